@@ -1,0 +1,380 @@
+"""Every error of the toolchain: code word, exit code, message template and hint, in one table.
+
+Invariants: a class *is* its code word, exit code and message; code words are unique and never renamed; a message says
+what happened, to which file or record, and what was kept; the hint says what to do. `docs/errors.md` is generated from
+this module and a test fails on drift. Nothing here imports anything, so the one-shot `save` can load it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
+
+class ClawmemError(Exception):
+    """Base of all errors a user can meet. Keyword arguments fill the template; `hint` overrides the class's hint.
+
+    Attributes: `code` (stable word), `exit` (process exit code), `message` (one line), `hint` (one line or ""),
+    `fields` (the keyword arguments, for programs).
+    """
+
+    code: ClassVar[str] = "internal"
+    exit: ClassVar[int] = 1
+    template: ClassVar[str] = "internal error: {detail}"
+    default_hint: ClassVar[str] = ""
+
+    def __init__(self, *, hint: str | None = None, **fields: Any) -> None:
+        self.fields = fields
+        self.message = one_line(self.template.format(**fields))
+        self.hint = self.default_hint if hint is None else hint
+        super().__init__(self.message)
+
+    def document(self) -> dict[str, Any]:
+        """The error as the JSON object printed on stderr: code, exit, message, hint."""
+        return {"code": self.code, "exit": self.exit, "message": self.message, "hint": self.hint}
+
+
+def one_line(text: str) -> str:
+    """Text with line breaks and control characters made visible, so that one error stays one line."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+class InternalError(ClawmemError):
+    """A fault of the program itself. Nothing of the store was changed after it."""
+
+    code = "internal"
+    exit = 1
+    template = "internal error: {detail}"
+    default_hint = "this is a fault of clawmem; please report it with the command line"
+
+
+# ---------------------------------------------------------------- 2: usage, invalid input
+
+
+class UsageError(ClawmemError):
+    """The command line or the arguments of a call make no sense."""
+
+    code = "usage"
+    exit = 2
+    template = "{detail}"
+    default_hint = "see --help"
+
+
+class InvalidInputError(ClawmemError):
+    """A value was refused at the door; nothing was stored."""
+
+    code = "invalid-input"
+    exit = 2
+    template = "{field}: {detail}"
+
+
+class InvalidJsonError(ClawmemError):
+    """Text that is not one JSON document of the expected kind."""
+
+    code = "invalid-json"
+    exit = 2
+    template = "not valid JSON at line {line}: {detail}"
+
+
+class DuplicateKeyError(ClawmemError):
+    """A JSON object names a key twice, so what it means is open."""
+
+    code = "duplicate-key"
+    exit = 2
+    template = "key {key!r} stands twice in one JSON object"
+
+
+class UnknownKeyError(ClawmemError):
+    """--strict-keys: a JSON object has a key that nothing reads."""
+
+    code = "unknown-key"
+    exit = 2
+    template = "unknown key {key!r}"
+    default_hint = "leave --strict-keys out to save the rest with a warning"
+
+
+class InvalidVectorError(ClawmemError):
+    """A vector with a value that cannot be stored, or none that can be."""
+
+    code = "invalid-vector"
+    exit = 2
+    template = "embedding: {detail}"
+
+
+class InvalidTimeError(ClawmemError):
+    """A time that is no finite number of seconds and no RFC 3339 text with a zone."""
+
+    code = "invalid-time"
+    exit = 2
+    template = "{field}: {detail}"
+
+
+class InvalidEventError(ClawmemError):
+    """An event that does not match AgentMemoryEvent v1."""
+
+    code = "invalid-event"
+    exit = 2
+    template = "event refused: {detail}"
+
+
+# ---------------------------------------------------------------- 3: partial
+
+
+class PartialError(ClawmemError):
+    """Some of the input was refused; the rest is stored."""
+
+    code = "partial"
+    exit = 3
+    template = "{refused} of {total} lines refused; the others are saved"
+    default_hint = "each refused line has its reason on stdout"
+
+
+# ---------------------------------------------------------------- 4: not found
+
+
+class NotFoundError(ClawmemError):
+    """There is no such record, fact, session or review item (here, or in this scope)."""
+
+    code = "not-found"
+    exit = 4
+    template = "no {kind} {id}"
+
+
+class DeletedError(ClawmemError):
+    """The record existed and was deleted."""
+
+    code = "deleted"
+    exit = 4
+    template = "record {id} is deleted"
+    default_hint = "export --include-deleted shows it until compact"
+
+
+# ---------------------------------------------------------------- 10: no store
+
+
+class NoStoreError(ClawmemError):
+    """There is no store at this path."""
+
+    code = "no-store"
+    exit = 10
+    template = "no store at {path}"
+    default_hint = "make one with `clawmem --path FILE create`"
+
+
+# ---------------------------------------------------------------- 11: locked
+
+
+class LockedError(ClawmemError):
+    """Another process writes to the store."""
+
+    code = "locked"
+    exit = 11
+    template = "{path} is locked by {owner}; waited {seconds:g} s, nothing was changed"
+    default_hint = "wait for it, or raise --lock-timeout"
+
+
+# ---------------------------------------------------------------- 12: key and signature input
+
+
+class KeyFileError(ClawmemError):
+    """A key file that is missing, unreadable, no Ed25519 key, or open to others."""
+
+    code = "key-file"
+    exit = 12
+    template = "key file {path}: {detail}"
+
+
+class SigningKeyRequiredError(ClawmemError):
+    """The store is signed and this checkpoint was not given the key."""
+
+    code = "signing-key-required"
+    exit = 12
+    template = "{path} is signed; a checkpoint needs its key. Saves stay durable in the log ({pending} entries)"
+    default_hint = "give --signing-key FILE or set CLAWMEM_SIGNING_KEY_FILE"
+
+
+class WrongKeyError(ClawmemError):
+    """The store is signed with another key."""
+
+    code = "wrong-key"
+    exit = 12
+    template = "{path} is signed with key {expected}, not {given}; nothing was signed"
+    default_hint = "use that key, or change keys on purpose with --rotate-key"
+
+
+class PublicKeyError(ClawmemError):
+    """verify was given no public key, or something that is none."""
+
+    code = "public-key"
+    exit = 12
+    template = "public key: {detail}"
+    default_hint = "give --public-key HEX or a file that holds it"
+
+
+class NoteError(ClawmemError):
+    """A checkpoint note that is unreadable, badly signed or of another form."""
+
+    code = "note"
+    exit = 12
+    template = "checkpoint note {path}: {detail}"
+
+
+# ---------------------------------------------------------------- 13: integrity, damage
+
+
+class DamagedError(ClawmemError):
+    """A file of the store is damaged; it was left as it is."""
+
+    code = "damaged"
+    exit = 13
+    template = "{path} is damaged: {detail}"
+    default_hint = "run `clawmem doctor`"
+
+
+class IntegrityError(ClawmemError):
+    """What is stored does not match what was signed or recorded; nothing was signed or changed."""
+
+    code = "integrity"
+    exit = 13
+    template = "{path}: {detail}"
+    default_hint = "run `clawmem verify` with the public key"
+
+
+# ---------------------------------------------------------------- 14: schema, version, dimension
+
+
+class DimensionError(ClawmemError):
+    """A vector of another length than the store's."""
+
+    code = "dimension"
+    exit = 14
+    template = "the store holds vectors of {expected} values, this one has {given}"
+
+
+class NotAStoreError(ClawmemError):
+    """The file is there and is no store of this toolchain."""
+
+    code = "not-a-store"
+    exit = 14
+    template = "{path} is no clawmem store: {detail}"
+
+
+class NewerFormatError(ClawmemError):
+    """The file was written by a newer version; it was left untouched."""
+
+    code = "newer-format"
+    exit = 14
+    template = "{path} has format {found}, this version reads up to {supported}"
+    default_hint = "update clawmem"
+
+
+class LegacyStoreError(ClawmemError):
+    """A store of the Rust 2.1.0 tools, whose float32 datasets current HDF5 refuses."""
+
+    code = "legacy-store"
+    exit = 14
+    template = "{path} was written by the clawhdf5 2.1.0 tools"
+    default_hint = "import it with `clawmem-migrate --clawhdf5 OLD.h5 --hdf5 NEW.h5`"
+
+
+class ForkedError(ClawmemError):
+    """An open store was used in a forked child, which must not write."""
+
+    code = "forked"
+    exit = 1
+    template = "{path} was opened before a fork; the child may not use this handle"
+    default_hint = "open the store again in the child"
+
+
+class ClosedError(ClawmemError):
+    """A closed store handle was used."""
+
+    code = "closed"
+    exit = 1
+    template = "this handle on {path} is closed"
+
+
+class ReadOnlyError(ClawmemError):
+    """A write was asked of a read-only handle."""
+
+    code = "read-only"
+    exit = 2
+    template = "{path} was opened read-only"
+
+
+# ---------------------------------------------------------------- 15: exists, conflict
+
+
+class ExistsError(ClawmemError):
+    """The output is already there; it was kept."""
+
+    code = "exists"
+    exit = 15
+    template = "{path} already exists and was kept"
+
+
+class ConflictError(ClawmemError):
+    """The same identity is stored with other content, or the fact has changed meanwhile."""
+
+    code = "conflict"
+    exit = 15
+    template = "{detail}"
+
+
+# ---------------------------------------------------------------- 16: held back
+
+
+class HeldError(ClawmemError):
+    """Stored, but not believed: the value was rejected before and waits for review."""
+
+    code = "held"
+    exit = 16
+    template = "{detail}"
+    default_hint = "see `clawmem review list`"
+
+
+# ---------------------------------------------------------------- 74: input and output
+
+
+class StorageError(ClawmemError):
+    """The operating system refused a read or write; the old state is kept."""
+
+    code = "io"
+    exit = 74
+    template = "{path}: {detail}; the old state is kept"
+
+
+class UncertainWriteError(ClawmemError):
+    """The log was written but could not be synced: the entry may or may not survive a power loss."""
+
+    code = "io-uncertain"
+    exit = 74
+    template = "{path}: {detail}; the last entry may or may not be stored"
+    default_hint = "look for it before you save it again"
+
+
+# ---------------------------------------------------------------- 130
+
+
+class InterruptedByUserError(ClawmemError):
+    """Control-C or SIGTERM."""
+
+    code = "interrupted"
+    exit = 130
+    template = "interrupted; what was acknowledged is stored"
+
+
+def table() -> list[type[ClawmemError]]:
+    """Every error class in order of exit code, then code word. Raises ValueError if two classes share a code word."""
+    found: list[type[ClawmemError]] = []
+    todo: list[type[ClawmemError]] = [ClawmemError]
+    while todo:
+        kind = todo.pop()
+        for child in kind.__subclasses__():
+            found.append(child)
+            todo.append(child)
+    words = [kind.code for kind in found]
+    if len(set(words)) != len(words):
+        raise ValueError(f"code words are not unique: {sorted(word for word in words if words.count(word) > 1)}")
+    return sorted(found, key=lambda kind: (kind.exit, kind.code))
