@@ -1,0 +1,1 @@
+"""Merkle tree, manifests, signatures, checkpoint notes, verification."""
