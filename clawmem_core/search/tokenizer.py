@@ -1,0 +1,282 @@
+"""From text to index tokens, the same way for records and queries. Loaded by one-shot commands: imports nothing.
+
+The steps, in order (tokenizers `english-1`, `plain-1`, `german-1`, ... of every Snowball language):
+
+1. NFKC. Variation selectors, joiners and soft hyphens vanish (they change looks, not words).
+2. A word is a run of letters, marks, digits and underscores. Everything else separates, apostrophes included: both
+   halves of a contraction are stopwords ("don't" is `don` and `t`). A word starts with no mark and neither starts nor
+   ends with an underscore; what is left empty is no word. Of a word longer than 128 characters the first 128 count.
+3. Scripts written without spaces (Han, kana, Hangul, Thai, Lao, Myanmar, Khmer) give overlapping pairs of characters
+   for each run; a run of one character stays.
+4. A compound word (`snake_case`, `CamelCase`, `HTTPServer`) gives itself and then its parts. Paths and dotted names are
+   already cut at their separators: searched whole they match by all their parts. Words in lower case, Title case,
+   CAPITALS or with a capital last (`PhD`, `IDs`) have no parts, so ordinary prose gives exactly one token a word.
+5. Case folding.
+6. `english` drops stopwords (`stopwords.py`) and stems by Snowball English; other languages stem only; `plain` neither.
+
+Stopwords are kept aside under names no word can have (`=the`): `document` and the length of a record never hold them,
+`stopwords` lists them, and `query` falls back to them when a query has nothing else, so that "The Who" still finds.
+
+Invariants: a tokenizer name with its version fixes every token (up to the Unicode version of the interpreter, which
+matters for newly assigned characters only); `query(text) == document(text)` unless the latter is empty. Memory is
+bounded whatever the input: the word cache by count and word length, normalisation by pieces (it is quadratic in runs of
+combining marks).
+
+Sources: Unicode UAX #15 (NFKC), UAX #29 (words, in spirit), Lucene's CJK bigrams, Snowball (Porter 2001).
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from clawmem_core.errors import InvalidInputError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERSION = 1
+DEFAULT = "english-1"
+STOPWORD_MARK = "="
+MAX_WORD = 128
+
+_CACHED_WORDS = 1 << 16
+_CACHED_WORD_LENGTH = 64
+_PIECE = 1024
+
+_ASCII = "".join(chr(code) if chr(code).isalnum() or code == 95 else " " for code in range(128))
+_IGNORED = frozenset((0xAD, 0x34F, *range(0x180B, 0x1810), *range(0x200C, 0x2010), *range(0x2060, 0x2065), 0x20E3, 0xFEFF))
+_VARIATION_SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+_APOSTROPHE_LETTER = 0x2BC
+_UNSPACED = (
+    range(0x0E00, 0x0F00),  # Thai, Lao
+    range(0x1000, 0x10A0),  # Myanmar
+    range(0x1780, 0x1800),  # Khmer
+    range(0x3005, 0x3008),  # ideographic iteration marks and zero
+    range(0x3040, 0x3130),  # hiragana, katakana, bopomofo
+    range(0x31A0, 0x3200),  # bopomofo and katakana extensions
+    range(0x3400, 0x4DC0),  # Han extension A
+    range(0x4E00, 0xA000),  # Han
+    range(0xAC00, 0xD7B0),  # Hangul syllables
+    range(0xF900, 0xFB00),  # Han compatibility
+    range(0x20000, 0x32000),  # Han extensions B and later
+)
+
+
+class Tokenizer:
+    """One versioned tokenizer with its word cache. Get one from `tokenizer`; share it freely within a process."""
+
+    __slots__ = ("_words", "name")
+
+    def __init__(self, language: str) -> None:
+        self.name = f"{language}-{VERSION}"
+        self._words = _WordCache(language)
+
+    def document(self, text: str) -> list[str]:
+        """Index tokens of a record's text in order, repeats kept. Their number is the record's length."""
+        return list(chain.from_iterable(map(self._words.__getitem__, split(text))))
+
+    def stopwords(self, text: str) -> list[str]:
+        """The stopwords of a text, repeats kept, each as `=word`; empty for tokenizers without a stopword list."""
+        dropped = self._words.dropped
+        if not dropped:
+            return []
+        return [STOPWORD_MARK + word for word in map(str.casefold, split(text)) if word in dropped]
+
+    def query(self, text: str) -> list[str]:
+        """Tokens a query is scored by, repeats kept: `document(text)`, or `stopwords(text)` when that is empty."""
+        return self.document(text) or self.stopwords(text)
+
+    def word_can_match(self, word: str, token: str) -> bool:
+        """Whether a single case-folded word without parts can give `token`; False is certain, True is a maybe.
+
+        A scanner of unindexed text asks this before it pays for stemming. Snowball English changes at most the last
+        letter of a stem of four letters or more and keeps the first letter of any word; other languages get no
+        promise.
+        """
+        if self.name != DEFAULT:
+            return True
+        return word.startswith(token[:-1] if len(token) > 3 else token[:1])
+
+
+def tokenizer(name: str = DEFAULT) -> Tokenizer:
+    """The tokenizer of a versioned name (`english-1`) or of its newest version (`english`).
+
+    Raises InvalidInputError for a language Snowball does not know or a version this release does not have.
+    """
+    known = _LOADED.get(name)
+    if known is None:
+        language, _, version = name.partition("-")
+        supported = language in ("english", "plain") or language in languages()
+        if version not in ("", str(VERSION)) or not supported:
+            raise InvalidInputError(
+                field="tokenizer", detail=f"{name!r} is unknown; known are {', '.join(languages())}, version {VERSION}"
+            )
+        known = _LOADED.setdefault(f"{language}-{VERSION}", Tokenizer(language))
+        _LOADED[name] = known
+    return known
+
+
+def languages() -> list[str]:
+    """Names a tokenizer can have, without the version: english, plain, then Snowball's other languages by name."""
+    import Stemmer
+
+    return ["english", "plain", *sorted(set(Stemmer.algorithms()) - {"english"})]
+
+
+def split(text: str) -> list[str]:
+    """Words of a text in their own case (steps 1 and 2, except for what only shows within a word)."""
+    if text.isascii():
+        return text.translate(_ASCII).split()
+    return _normalised(text).translate(_SEPARATORS).split()
+
+
+_LOADED: dict[str, Tokenizer] = {}
+
+
+class _WordCache(dict[str, tuple[str, ...]]):
+    """Word in its own case -> its tokens, computed on first sight. Emptied when full, long words never kept."""
+
+    __slots__ = ("_language", "_stem", "dropped")
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._language = language
+        self._stem: Callable[[str], str] | None = None
+        self.dropped: frozenset[str] = frozenset()
+        if language == "english":
+            from clawmem_core.search.stopwords import ENGLISH
+
+            self.dropped = ENGLISH
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        tokens = tuple(chain.from_iterable(map(self._run_tokens, runs(word))))
+        if len(word) <= _CACHED_WORD_LENGTH:
+            if len(self) >= _CACHED_WORDS:
+                self.clear()
+            self[word] = tokens
+        return tokens
+
+    def _run_tokens(self, run: str) -> list[str]:
+        if _UNSPACED_CHARS[run[0]]:
+            return [first + second for first, second in zip(run, run[1:], strict=False)] or [run]
+        whole = _trimmed(run)
+        folded = [_folded(word) for word in (whole, *parts(whole))]
+        kept = [word for word in folded if word and word not in self.dropped]
+        if self._language == "plain":
+            return kept
+        if self._stem is None:
+            import Stemmer
+
+            self._stem = Stemmer.Stemmer(self._language, 0).stemWord
+        return [self._stem(word) for word in kept]
+
+
+class _Separators(dict[int, int | None]):
+    """Translation table of non-ASCII text, filled on demand: words stay, separators become spaces, the rest vanishes."""
+
+    def __missing__(self, code: int) -> int | None:
+        import unicodedata
+
+        char = chr(code)
+        kept: int | None = 32
+        if code in _IGNORED or any(code in selectors for selectors in _VARIATION_SELECTORS):
+            kept = None
+        elif code == 95 or (unicodedata.category(char)[0] in "LMN" and code != _APOSTROPHE_LETTER):
+            kept = code
+        if len(self) < _CACHED_WORDS:
+            self[code] = kept
+        return kept
+
+
+class _UnspacedChars(dict[str, bool]):
+    """Character -> whether its script is written without spaces, filled on demand."""
+
+    def __missing__(self, char: str) -> bool:
+        code = ord(char)
+        unspaced = code >= 0x0E00 and any(code in block for block in _UNSPACED)
+        if len(self) < _CACHED_WORDS:
+            self[char] = unspaced
+        return unspaced
+
+
+_SEPARATORS = _Separators()
+_UNSPACED_CHARS = _UnspacedChars()
+
+
+def _normalised(text: str) -> str:
+    """NFKC in pieces cut at spaces where there are any."""
+    from unicodedata import normalize
+
+    if len(text) <= _PIECE:
+        return normalize("NFKC", text)
+    pieces = []
+    start = 0
+    while start < len(text):
+        end = start + _PIECE
+        if end < len(text):
+            space = text.rfind(" ", start + 1, end)
+            end = space if space > start else end
+        pieces.append(normalize("NFKC", text[start:end]))
+        start = end
+    return "".join(pieces)
+
+
+def _folded(word: str) -> str:
+    """Case folding that ends in NFKC again (the folding of a few letters leaves it)."""
+    if word.isascii():
+        return word.lower()
+    from unicodedata import normalize
+
+    return normalize("NFKC", word.casefold())
+
+
+def _trimmed(run: str) -> str:
+    """A run without leading marks and outer underscores, cut to MAX_WORD."""
+    run = run[:MAX_WORD].strip("_")
+    if run.isascii():
+        return run
+    from unicodedata import category
+
+    start = 0
+    while start < len(run) and (run[start] == "_" or category(run[start])[0] == "M"):
+        start += 1
+    return run[start:]
+
+
+def runs(word: str) -> list[str]:
+    """A word cut where it changes between a script written without spaces and any other."""
+    if word.isascii():
+        return [word]
+    unspaced = list(map(_UNSPACED_CHARS.__getitem__, word))
+    if True not in unspaced:
+        return [word]
+    found: list[str] = []
+    start = 0
+    for at in range(1, len(word)):
+        if unspaced[at] != unspaced[at - 1]:
+            found.append(word[start:at])
+            start = at
+    found.append(word[start:])
+    return found
+
+
+def parts(word: str) -> list[str]:
+    """The parts of a compound word in its own case; empty for a simple word.
+
+    A part begins after underscores, at a capital that follows a small letter or digit and is itself followed by a
+    letter or digit (`userName`), and at the last capital of several when two small letters follow (`HTTPServer`).
+    """
+    found: list[str] = []
+    for piece in word.split("_"):
+        start = 0
+        if not (piece.islower() or piece.isupper()):
+            for at in range(1, len(piece) - 1):
+                if piece[at].isupper() and (
+                    not piece[at - 1].isupper() or (piece[at + 1].islower() and piece[at + 2 : at + 3].islower())
+                ):
+                    found.append(piece[start:at])
+                    start = at
+        if piece[start:]:
+            found.append(piece[start:])
+    return found if len(found) > 1 else []
