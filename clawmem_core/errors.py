@@ -118,6 +118,32 @@ class InvalidEventError(ClawmemError):
     template = "event refused: {detail}"
 
 
+class ForgedIdError(ClawmemError):
+    """An event whose id is not the one its content gives."""
+
+    code = "forged-id"
+    exit = 2
+    template = "event refused: {member} is {given}, its content gives {computed}"
+    default_hint = "leave the id to `clawmem hash`, or restore the original content"
+
+
+class ScopeError(ClawmemError):
+    """A scope that lacks one of its five fields, or has one that is blank or of another type."""
+
+    code = "scope"
+    exit = 2
+    template = "{detail}"
+
+
+class ScopeMismatchError(ClawmemError):
+    """An event that claims another scope than the scope file."""
+
+    code = "scope-mismatch"
+    exit = 2
+    template = "event refused: its {member} is not that of the scope in force"
+    default_hint = "the scope file is the only authority on scope"
+
+
 # ---------------------------------------------------------------- 3: partial
 
 
