@@ -1,0 +1,281 @@
+"""The one door where input is validated, before any state changes.
+
+Invariants: whatever passes can be stored, read back unchanged and exported as JSON; text is valid UTF-8 without NUL and
+lone surrogates; numbers are finite; every length is bounded; vectors leave as the bytes the store will hold, rounded
+float64 → float32 → float16 in that order with the range check on the float32 (log-v4.md § 9). Nothing is adjusted
+silently: a value is stored as given or refused by name.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from clawmem_core import clock
+from clawmem_core.errors import (
+    DimensionError,
+    InvalidInputError,
+    InvalidTimeError,
+    InvalidVectorError,
+    UnknownKeyError,
+)
+from clawmem_core.model import MemoryEntry, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+MAX_CHUNK = 16 << 20  # bytes of one text
+MAX_TEXT = 64 << 10  # bytes of any other text of a record
+MAX_DIM = 65_536
+MAX_K = 1 << 31
+FLOAT16_MAX = 65504.0
+MILLISECONDS = 1e11  # seconds beyond the year 5138: somebody's milliseconds
+MAX_ACTIVATION = 4.0
+
+ENTRY_KEYS = frozenset(MemoryEntry.__slots__)
+VECTOR_KEYS = ("embedding", "embedding_f32", "embedding_f16")
+#: every key of a record's JSON object that `save` reads or, as `index`, knowingly ignores
+OBJECT_KEYS = ENTRY_KEYS.union(VECTOR_KEYS, ("index", "deleted", "activation"))
+
+_NUMBERS = {int, float}
+_formats: dict[tuple[str, int], struct.Struct] = {}
+
+
+def _format(kind: str, dim: int) -> struct.Struct:
+    """The Struct of `dim` little-endian values of a kind; structs are built once a process."""
+    found = _formats.get((kind, dim))
+    if found is None:
+        found = _formats[kind, dim] = struct.Struct(f"<{dim}{kind}")
+    return found
+
+
+def text(field: str, value: Any, limit: int = MAX_TEXT) -> str:
+    """A text that can be stored. Raises InvalidInputError naming the field."""
+    if not isinstance(value, str):
+        raise InvalidInputError(field=field, detail=f"must be a text, not {_kind(value)}")
+    if "\0" in value:
+        raise InvalidInputError(field=field, detail="holds a NUL character, which HDF5 texts cannot keep")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidInputError(field=field, detail="holds a lone surrogate, which UTF-8 cannot carry") from None
+    if size > limit:
+        raise InvalidInputError(field=field, detail=f"has {size} bytes, the limit is {limit}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    """What a JSON value is, in JSON's words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    words = ((str, "a text"), ((int, float), "a number"), ((list, tuple), "an array"), (dict, "an object"))
+    return next((word for kind, word in words if isinstance(value, kind)), type(value).__name__)
+
+
+def timestamp(value: Any, field: str = "timestamp") -> float:
+    """Seconds since the epoch from a number, or from RFC 3339 text with a zone; None is now. Raises InvalidTimeError."""
+    if value is None:
+        return clock.now()
+    if isinstance(value, str):
+        from clawmem_core.times import parse_rfc3339
+
+        return parse_rfc3339(value, field)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidTimeError(field=field, detail=f"must be seconds or RFC 3339 text, not {_kind(value)}")
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = float("inf")
+    if seconds != seconds or seconds in (float("inf"), float("-inf")):
+        raise InvalidTimeError(field=field, detail="is not a finite number")
+    if abs(seconds) > MILLISECONDS:
+        raise InvalidTimeError(
+            field=field, detail=f"{seconds:.0f} is no time in seconds", hint="milliseconds? divide by 1000"
+        )
+    return seconds
+
+
+def number(field: str, value: Any, low: float, high: float) -> float:
+    """A finite number within [low, high]. Raises InvalidInputError."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInputError(field=field, detail=f"must be a number, not {_kind(value)}")
+    if not low <= value <= high:  # false for NaN too
+        raise InvalidInputError(field=field, detail=f"must lie between {low:g} and {high:g}")
+    return float(value)
+
+
+def integer(field: str, value: Any, low: int, high: int) -> int:
+    """A whole number within [low, high]. Raises InvalidInputError."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInputError(field=field, detail=f"must be a whole number, not {_kind(value)}")
+    if not low <= value <= high:
+        raise InvalidInputError(field=field, detail=f"must lie between {low} and {high}")
+    return value
+
+
+def vector(values: Any, dim: int, float16: bool) -> bytes:
+    """`dim` numbers as the store holds them: float32 bytes, or float16 where the store is one.
+
+    Raises DimensionError for another length; InvalidVectorError for anything but finite numbers, for magnitudes float16
+    cannot hold (65,504), and for a vector that is, or rounds to, all zeros.
+    """
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if not isinstance(values, list | tuple):
+        raise InvalidVectorError(detail=f"must be an array of numbers, not {_kind(values)}")
+    if len(values) != dim:
+        raise DimensionError(expected=dim, given=len(values))
+    if not set(map(type, values)) <= _NUMBERS:
+        wrong = next(value for value in values if type(value) not in _NUMBERS)
+        raise InvalidVectorError(detail=f"must hold numbers only, found {_kind(wrong)}")
+    packer = _format("f", dim)
+    try:
+        data = packer.pack(*values)
+    except (OverflowError, struct.error):
+        raise InvalidVectorError(detail="holds a value beyond float32") from None
+    return _stored(packer.unpack(data), data, dim, float16)
+
+
+def vector_from_bytes(data: bytes, width: int, dim: int, float16: bool) -> bytes:
+    """Little-endian float32 (width 4) or float16 (width 2) bytes as the store holds them; refuses what `vector` does."""
+    if len(data) != width * dim:
+        raise DimensionError(expected=dim, given=len(data) // width if len(data) % width == 0 else len(data) / width)
+    values = _format("e" if width == 2 else "f", dim).unpack(data)
+    if width == 2 and float16:
+        _finite(values)
+        _nonzero(values)
+        return data
+    return _stored(values, _format("f", dim).pack(*values) if width == 2 else data, dim, float16)
+
+
+def _stored(values: Sequence[float], float32: bytes, dim: int, float16: bool) -> bytes:
+    """Float32 values, already packed as `float32`, in the width of the store."""
+    _finite(values)
+    if not float16:
+        _nonzero(values)
+        return float32
+    if max(values) > FLOAT16_MAX or min(values) < -FLOAT16_MAX:
+        raise InvalidVectorError(
+            detail=f"holds {max(values, key=abs):g}, beyond the ±65504 of float16",
+            hint="scale the vectors, or create the store with --f32",
+        )
+    packer = _format("e", dim)
+    data = packer.pack(*values)
+    _nonzero(packer.unpack(data))
+    return data
+
+
+def _finite(values: Sequence[float]) -> None:
+    total = sum(values)  # NaN or infinite if and only if one of the values is: float32 sums cannot overflow float64
+    if total - total != 0.0:
+        raise InvalidVectorError(detail="holds NaN or infinity")
+
+
+def _nonzero(values: Sequence[float]) -> None:
+    if not any(values):
+        raise InvalidVectorError(detail="is all zeros (after rounding)", hint="leave the vector out if there is none")
+
+
+def object_vector(fields: dict[str, Any], dim: int, float16: bool) -> bytes | None:
+    """The vector of a record's JSON object, under `embedding`, `embedding_f32` or `embedding_f16`; None if absent."""
+    given = [name for name in VECTOR_KEYS if fields.get(name) is not None]
+    if len(given) > 1:
+        raise InvalidVectorError(detail=f"given twice, as {' and '.join(given)}")
+    if not given:
+        return None
+    value = fields[given[0]]
+    if given[0] == "embedding":
+        return vector(value, dim, float16)
+    if not isinstance(value, str):
+        raise InvalidVectorError(detail=f"{given[0]} must be base64 text, not {_kind(value)}")
+    from binascii import Error, a2b_base64
+
+    if len(value) > 6 * MAX_DIM:
+        raise InvalidVectorError(detail=f"{given[0]} is longer than any vector")
+    try:
+        data = a2b_base64(value.encode("ascii"), strict_mode=True)
+    except (Error, UnicodeEncodeError):
+        raise InvalidVectorError(detail=f"{given[0]} is not base64") from None
+    return vector_from_bytes(data, 2 if given[0] == "embedding_f16" else 4, dim, float16)
+
+
+def object_record(fields: dict[str, Any], dim: int, float16: bool) -> Record:
+    """A record (id -1) from a JSON object. Keys that nothing reads are for `unknown_keys`. Raises as the parts do."""
+    chunk = fields.get("chunk")
+    if chunk is None:
+        raise InvalidInputError(field="chunk", detail="is required")
+    found = _record(
+        chunk,
+        timestamp(fields.get("timestamp")),
+        fields.get("source_channel", "cli"),
+        fields.get("session_id", ""),
+        tags(fields.get("tags", "")),
+        fields.get("key", ""),
+        fields.get("source_id", ""),
+    )
+    found.vector = object_vector(fields, dim, float16)
+    if "activation" in fields:
+        found.activation = activation(fields["activation"])
+    if "deleted" in fields:
+        if not isinstance(fields["deleted"], bool):
+            raise InvalidInputError(field="deleted", detail="must be true or false")
+        found.deleted = fields["deleted"]
+    return found
+
+
+def entry_record(entry: MemoryEntry, dim: int, float16: bool) -> Record:
+    """A record (id -1) from a library caller's entry. Raises as the parts do."""
+    found = _record(
+        entry.chunk, timestamp(entry.timestamp), entry.source_channel, entry.session_id, entry.tags, entry.key,
+        entry.source_id,
+    )  # fmt: skip
+    if entry.embedding is not None:
+        found.vector = vector(entry.embedding, dim, float16)
+    return found
+
+
+def _record(
+    chunk: Any, seconds: float, channel: Any, session_id: Any, tag_text: Any, key: Any, source_id: Any
+) -> Record:
+    if text("chunk", chunk, MAX_CHUNK) == "":
+        raise InvalidInputError(field="chunk", detail="is empty")
+    found = Record(
+        -1, chunk, seconds, text("source_channel", channel), text("session_id", session_id), text("tags", tag_text)
+    )
+    found.key, found.source_id = text("key", key), text("source_id", source_id)
+    return found
+
+
+def tags(value: Any) -> Any:
+    """Tags as one text; a JSON list of texts is joined by commas."""
+    if isinstance(value, list):
+        if not all(isinstance(part, str) for part in value):
+            raise InvalidInputError(field="tags", detail="must be a text or a list of texts")
+        return ",".join(value)
+    return value
+
+
+def activation(value: Any) -> float:
+    """An activation weight as the float32 a store holds. Raises InvalidInputError outside [0, 4]."""
+    weight = number("activation", value, 0.0, MAX_ACTIVATION)
+    rounded: float = struct.unpack("<f", struct.pack("<f", weight))[0]
+    return rounded
+
+
+def unknown_keys(fields: dict[str, Any], strict: bool) -> list[str]:
+    """Keys of a record's JSON object that nothing reads; with `strict` the first raises UnknownKeyError."""
+    found = [key for key in fields if key not in OBJECT_KEYS]
+    if found and strict:
+        raise UnknownKeyError(key=found[0])
+    return found
+
+
+def weights(vector_weight: Any, keyword_weight: Any) -> tuple[float, float]:
+    """Both fusion weights: finite, not negative, not both zero. Raises InvalidInputError."""
+    pair = number("vector-weight", vector_weight, 0.0, 1e6), number("keyword-weight", keyword_weight, 0.0, 1e6)
+    if not any(pair):
+        raise InvalidInputError(field="vector-weight", detail="and keyword-weight are both zero")
+    return pair
