@@ -288,8 +288,9 @@ def parse_json(text: str | bytes, *, refuse_duplicates: bool = False) -> Any:
         raise InvalidJsonError(line=line, detail="not UTF-8") from None
     end = len(document.rstrip(_JSON_WHITESPACE))
     start = len(document) - len(document.lstrip(_JSON_WHITESPACE))
+    scan = _scan_strict if refuse_duplicates else _scan_lenient
     try:
-        value, stop = (_scan_strict if refuse_duplicates else _scan_lenient)(document, start)
+        value, stop = _scan(scan, document, start)
     except StopIteration as error:
         raise _invalid(document, error.value, "a value is missing or not JSON") from None
     except RecursionError:
@@ -300,6 +301,15 @@ def parse_json(text: str | bytes, *, refuse_duplicates: bool = False) -> Any:
     if stop != end:
         raise _invalid(document, stop, "something follows the value")
     return value
+
+
+def _scan(scan: Callable[[str, int], tuple[Any, int]], document: str, start: int) -> tuple[Any, int]:
+    try:
+        return scan(document, start)
+    except SystemError:  # the C scanner found a fault, but raises json's exception only where json is loaded
+        __import__("json.decoder")
+
+        return scan(document, start)
 
 
 def _invalid(document: str, position: int, detail: str) -> InvalidJsonError:

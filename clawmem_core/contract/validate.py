@@ -156,7 +156,7 @@ def validate_event(event: object) -> None:
             raise _invalid(name, complaint)
 
 
-def check_event(event: object) -> None:
+def check_event(event: dict[str, Any]) -> None:
     """Raise unless `event` may enter a store: valid, with a usable scope, sound times, bounded texts and its own id.
 
     Beyond the schema: scope fields not blank and free of control characters; turnIndex at most 2**53 - 1; validUntil
@@ -164,8 +164,6 @@ def check_event(event: object) -> None:
     Raises InvalidEventError, ScopeError or ForgedIdError.
     """
     validate_event(event)
-    if not isinstance(event, dict):
-        raise _invalid("", "an event is a JSON object")
     assert_memory_scope(event)
     for name in ("agentId", "profileId"):
         if has_control_characters(event[name]):
