@@ -18,7 +18,7 @@ from clawmem_core.errors import (
     InvalidVectorError,
     UnknownKeyError,
 )
-from clawmem_core.model import MemoryEntry, Record
+from clawmem_core.model import MemoryEntry, Record, StoreConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_CHUNK = 16 << 20  # bytes of one text
 MAX_TEXT = 64 << 10  # bytes of any other text of a record
 MAX_DIM = 65_536
+MAX_SETTING = 256  # bytes of a text setting; the log header holds the agent id within 290
 MAX_K = 1 << 31
 FLOAT16_MAX = 65504.0
 MILLISECONDS = 1e11  # seconds beyond the year 5138: somebody's milliseconds
@@ -76,13 +77,13 @@ def _kind(value: Any) -> str:
 
 
 def timestamp(value: Any, field: str = "timestamp") -> float:
-    """Seconds since the epoch from a number, or from RFC 3339 text with a zone; None is now. Raises InvalidTimeError."""
+    """Seconds since the epoch from a number or RFC 3339 text with a zone; None is now. Raises InvalidTimeError."""
     if value is None:
         return clock.now()
     if isinstance(value, str):
         from clawmem_core.times import parse_rfc3339
 
-        return parse_rfc3339(value, field)
+        return parse_rfc3339(value, field=field)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidTimeError(field=field, detail=f"must be seconds or RFC 3339 text, not {_kind(value)}")
     try:
@@ -140,7 +141,7 @@ def vector(values: Any, dim: int, float16: bool) -> bytes:
 
 
 def vector_from_bytes(data: bytes, width: int, dim: int, float16: bool) -> bytes:
-    """Little-endian float32 (width 4) or float16 (width 2) bytes as the store holds them; refuses what `vector` does."""
+    """Little-endian float32 (width 4) or float16 (width 2) bytes as the store holds them; refuses as `vector` does."""
     if len(data) != width * dim:
         raise DimensionError(expected=dim, given=len(data) // width if len(data) % width == 0 else len(data) / width)
     values = _format("e" if width == 2 else "f", dim).unpack(data)
@@ -279,3 +280,39 @@ def weights(vector_weight: Any, keyword_weight: Any) -> tuple[float, float]:
     if not any(pair):
         raise InvalidInputError(field="vector-weight", detail="and keyword-weight are both zero")
     return pair
+
+
+#: least and greatest value of each numeric setting
+_SETTING_RANGES: dict[str, tuple[float, float]] = {
+    "dim": (1, MAX_DIM), "chunk_size": (0, 1 << 31), "overlap": (0, 1 << 31), "compression_level": (0, 9),
+    "compact_threshold": (0.0, 1.0), "hebbian_boost": (0.0, MAX_ACTIVATION), "decay_factor": (0.0, 1.0),
+    "wal_max_entries": (1, 1 << 31), "hnsw_m": (2, 512), "hnsw_ef_construction": (1, 100_000),
+    "hnsw_ef_search": (0, 100_000), "vector_weight": (0.0, 1e6), "keyword_weight": (0.0, 1e6),
+    "neighbour_weight": (0.0, 10.0), "session_prior_weight": (0.0, 10.0),
+}  # fmt: skip
+
+
+def config(settings: StoreConfig) -> StoreConfig:
+    """A store's settings, every one within its range; `created_at` is set where it is empty.
+
+    Raises InvalidInputError naming the setting.
+    """
+    for name, default in StoreConfig.FIELDS.items():
+        value = getattr(settings, name)
+        if isinstance(default, bool):
+            if not isinstance(value, bool):
+                raise InvalidInputError(field=name, detail="must be true or false")
+        elif isinstance(default, int):
+            integer(name, value, *map(int, _SETTING_RANGES[name]))
+        elif isinstance(default, float):
+            number(name, value, *_SETTING_RANGES[name])
+        else:
+            text(name, value, MAX_SETTING)
+    weights(settings.vector_weight, settings.keyword_weight)
+    if settings.compression and not settings.compression_level:
+        settings.compression_level = 4
+    if not settings.created_at:
+        from clawmem_core.times import format_rfc3339
+
+        settings.created_at = format_rfc3339(float(int(clock.now())))
+    return settings

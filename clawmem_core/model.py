@@ -146,8 +146,8 @@ class SearchOptions:
 class StoreConfig:
     """A store's settings, all persisted as attributes of /meta. Defaults are those of a new store.
 
-    `dim`: values a vector has (1 to 65,536), fixed. `float16`: stored as half precision. `wal_enabled` False: every save
-    checkpoints. `wal_max_entries`: least log length that triggers a checkpoint. `hnsw_ef_search` 0: scaled with k.
+    `dim`: values a vector has (1 to 65,536), fixed. `float16`: stored as half precision. `wal_enabled` False: every
+    save checkpoints. `wal_max_entries`: least log length that triggers a checkpoint. `hnsw_ef_search` 0: scaled with k.
     """
 
     FIELDS: Mapping[str, Any] = {

@@ -45,8 +45,8 @@ class Overlay:
     """
 
     __slots__ = (
-        "activation", "aliases", "audit", "base", "closed", "config", "current_events", "deleted", "dropped", "entities",
-        "events", "next_id", "purged", "records", "relations", "sessions", "undeleted", "values",
+        "activation", "aliases", "audit", "base", "closed", "config", "current_events", "deleted", "dropped",
+        "entities", "events", "next_id", "purged", "records", "relations", "sessions", "undeleted", "values",
     )  # fmt: skip
 
     def __init__(self, base: Base) -> None:

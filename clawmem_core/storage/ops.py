@@ -93,8 +93,8 @@ class Alias:
 class EventRow:
     """One version of an event (log-v4.md § 8, lifecycle.md § 4).
 
-    `label` index into LABELS, `status` into STATUSES, `trust` into TRUSTS; `version` counts from 1 per (label, event_id,
-    scope_key); `record_id` is the record with the searchable text; `confidence` is 1.0 for episodes; `valid_from`,
+    `label` index into LABELS, `status` into STATUSES, `trust` into TRUSTS; `version` counts from 1 per (label,
+    event_id, scope_key); `record_id` is the record with the searchable text; `confidence` is 1.0 for episodes; `valid_from`,
     `valid_until` seconds since the epoch (+inf: open); `recorded_from`, `recorded_to` microseconds set by the engine
     (`recorded_to` 0: current); 32-byte ids, NO_ID where absent; `marked`: an episode whose fact was superseded;
     `payload`: canonical ASCII JSON of the event exactly as first stored.
@@ -296,7 +296,9 @@ def _texts(data: bytes, at: int, end: int, lengths: Iterable[int]) -> list[bytes
 
 def _record(data: bytes, at: int, size: int, flags: int) -> Record:
     id, timestamp, weight, *lengths = _RECORD.unpack_from(data, at)
-    vector, chunk, channel, session_id, tags, key, source_id, scope = _texts(data, at + _RECORD.size, at + size, lengths)
+    vector, chunk, channel, session_id, tags, key, source_id, scope = _texts(
+        data, at + _RECORD.size, at + size, lengths
+    )
     found = Record(id, chunk.decode(), timestamp, channel.decode(), session_id.decode(), tags.decode())
     found.vector = vector or None
     found.key, found.source_id, found.scope = key.decode(), source_id.decode(), scope
@@ -365,7 +367,7 @@ def _event(data: bytes, at: int, size: int, _: int) -> EventRow:
         label=label, status=status, trust=trust, marked=bool(marked), version=version, record_id=record_id,
         confidence=confidence, valid_from=valid_from, valid_until=valid_until, recorded_from=recorded_from,
         recorded_to=recorded_to, event_id=event_id, scope_key=scope_key, supersedes=supersedes,
-        superseded_by=superseded_by, source_event=source_event.decode("utf-8", "surrogatepass"),
+        superseded_by=superseded_by, source_event=source_event.decode(),
         session=session_id.decode(), reason=reason.decode(), actor=actor.decode(), payload=payload,
     )  # fmt: skip
 

@@ -1,0 +1,423 @@
+"""MemoryStore: the engine behind one handle, for library callers and for the subcommands that change a store.
+
+Invariants: a handle that can write holds the store's lock until `close`; every change goes door → log → overlay, in
+that order, so what a call acknowledged is durable and visible; a failed change leaves handle and store as they were;
+handles are safe to share between threads and refuse use in a forked child. Searching never writes.
+
+    >>> with MemoryStore.create("agent.h5", dim=4) as store:
+    ...     store.save(MemoryEntry("User prefers dark mode", [0.1, 0.2, 0.3, 0.4]))
+    ...     store.search([0.1, 0.2, 0.3, 0.4], "dark mode", SearchOptions(k=5))
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clawmem_core import clock, door
+from clawmem_core.errors import (
+    ClosedError,
+    ForkedError,
+    InvalidInputError,
+    NotFoundError,
+    ReadOnlyError,
+)
+from clawmem_core.model import MemoryEntry, Record, SearchHit, SearchOptions, StoreConfig
+from clawmem_core.storage import ops
+from clawmem_core.view import View, open_view, view_of_writer
+from clawmem_core.writer import GONE, Writer, upsert_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    from clawmem_core.storage.bulk import BulkWriter
+    from clawmem_core.storage.log import Key
+    from clawmem_core.storage.ops import Alias, Entity, Relation, Session
+
+
+class SaveResult(NamedTuple):
+    """Answer to a save: "saved" or "updated", the record's id, rows in the store including deleted ones."""
+
+    status: str
+    index: int
+    count: int
+
+
+class MemoryStore:
+    """An open store. Make one with `create`, `open` or `open_read_only`; use it as a context manager."""
+
+    def __init__(self, view: View, writer: Writer | None, signing: Any = None) -> None:
+        self._view, self._writer, self._signing = view, writer, signing
+        self._mutex = threading.RLock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    # ------------------------------------------------------------ opening and closing
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], config: StoreConfig | None = None, *, signing_key: str | None = None,
+        **settings: Any,
+    ) -> MemoryStore:  # fmt: skip
+        """Make a new, empty store and open it.
+
+        `settings` are those of StoreConfig. Raises ExistsError where a store or a log already lies, InvalidInputError.
+        """
+        from clawmem_core.storage.checkpoint import create_store
+        from clawmem_core.storage.paths import StorePaths
+
+        create_store(StorePaths(path), door.config(config or StoreConfig(**settings)))
+        return cls.open(path, signing_key=signing_key)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, lock_timeout: float = 0.0, signing_key: str | None = None,
+        actor: str | None = None,
+    ) -> MemoryStore:  # fmt: skip
+        """Open for reading and writing; waits up to `lock_timeout` seconds for the lock (LockedError).
+
+        `signing_key`: file of the Ed25519 key with which checkpoints are signed. Raises NoStoreError, NotAStoreError,
+        NewerFormatError, DamagedError, KeyFileError, StorageError.
+        """
+        signing = None
+        if signing_key is not None:
+            from clawmem_core.integrity.signing import Signing
+
+            signing = Signing.from_file(signing_key)
+        writer = Writer.open(path, lock_timeout, actor)
+        try:
+            return cls(view_of_writer(writer), writer, signing)
+        except BaseException:
+            writer.close()
+            raise
+
+    @classmethod
+    def open_read_only(cls, path: str | os.PathLike[str]) -> MemoryStore:
+        """A lock-free view of the store as it is now; it never changes and never writes."""
+        return cls(open_view(path), None)
+
+    @classmethod
+    def bulk_create(cls, path: str | os.PathLike[str], config: StoreConfig) -> BulkWriter:
+        """A streaming writer of a new store: validated alike, bounded memory, visible only after `finish`."""
+        from clawmem_core.storage.bulk import BulkWriter
+        from clawmem_core.storage.paths import StorePaths
+
+        return BulkWriter(StorePaths(path), door.config(config))
+
+    def close(self) -> None:
+        """Let lock and files go. What was acknowledged is in the log or the file."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._closed = True
+            self._view.close()
+            if self._writer is not None and os.getpid() == self._pid:
+                self._writer.close()
+
+    def __enter__(self) -> MemoryStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check(self) -> View:
+        if os.getpid() != self._pid:
+            raise ForkedError(path=self._view.paths.given)
+        if self._closed:
+            raise ClosedError(path=self._view.paths.given)
+        return self._view
+
+    def _writing(self) -> Writer:
+        self._check()
+        if self._writer is None:
+            raise ReadOnlyError(path=self._view.paths.given)
+        return self._writer
+
+    # ------------------------------------------------------------ saving
+
+    def save(self, entry: MemoryEntry) -> SaveResult:
+        """Store one memory durably. Updates the live record with the same `key`, if the entry has one."""
+        return self.save_batch([entry])[0]
+
+    def save_batch(self, entries: Iterable[MemoryEntry]) -> list[SaveResult]:
+        """Store memories together or not at all. Raises what the door raises, before anything is written."""
+        with self._mutex:
+            writer = self._writing()
+            records = [door.entry_record(entry, self._view.base.dim, writer.float16) for entry in entries]
+            if not records:
+                return []
+            answers = writer.save_together(records)
+            self._commit([(ops.RECORD, int(record.deleted), record) for record in records])
+            return [SaveResult(status, index, writer.state.rows) for status, index in answers]
+
+    def save_or_update(self, key: str, entry: MemoryEntry) -> SaveResult:
+        """Store under an upsert key: replaces the live record that has it, keeping its id."""
+        if not key:
+            raise InvalidInputError(field="key", detail="is empty")
+        keyed = MemoryEntry(**{name: getattr(entry, name) for name in MemoryEntry.__slots__})
+        keyed.key = key
+        return self.save(keyed)
+
+    def _commit(self, operations: Sequence[tuple[int, int, Any]]) -> None:
+        """Commit what the writer has staged, let the view see it, checkpoint where one is due."""
+        writer = self._writing()
+        writer.commit()
+        self._view.overlay.apply(operations)
+        self._view.state = writer.state
+        if self._checkpoint_due():
+            self._automatic_checkpoint()
+
+    # ------------------------------------------------------------ deleting
+
+    def delete(self, ids: int | Sequence[int]) -> int:
+        """Delete records: they stay in the file, out of every answer, until `compact`. Returns how many.
+
+        Raises NotFoundError or DeletedError for the first that is not live; then nothing is deleted.
+        """
+        wanted = [ids] if isinstance(ids, int) else list(dict.fromkeys(ids))
+        with self._mutex:
+            writer = self._writing()
+            records = [self._view.record(id) for id in wanted]
+            if not wanted:
+                return 0
+            gone = [self._key_of(record, GONE) for record in records if record.key]
+            writer.stage(
+                ops.ids(ops.DELETE, wanted), len(wanted), operation="delete", target=wanted[0], keys=gone,
+                active=-len(wanted),
+            )  # fmt: skip
+            self._commit([(ops.DELETE, 0, tuple(wanted))])
+            return len(wanted)
+
+    def undelete(self, ids: int | Sequence[int]) -> int:
+        """Take back a delete, before `compact`. A key that another record took meanwhile stays with that record."""
+        wanted = [ids] if isinstance(ids, int) else list(dict.fromkeys(ids))
+        with self._mutex:
+            writer = self._writing()
+            found = [self._view.find(id) for id in wanted]
+            for id, record in zip(wanted, found, strict=True):
+                if record is None or not record.deleted:
+                    raise NotFoundError(kind="deleted record", id=id)
+            if not wanted:
+                return 0
+            live = [self._key_of(record, 1) for record in found if record and record.key
+                    and writer.find_key(record.key) is None]  # fmt: skip
+            writer.stage(
+                ops.ids(ops.UNDELETE, wanted), len(wanted), operation="undelete", target=wanted[0], keys=live,
+                active=len(wanted),
+            )  # fmt: skip
+            self._commit([(ops.UNDELETE, 0, tuple(wanted))])
+            return len(wanted)
+
+    @staticmethod
+    def _key_of(record: Record, status: int) -> Key:
+        from clawmem_core.storage.log import Key
+
+        return Key(upsert_key(record.key), bytes(16), record.id, "K", status)
+
+    def compact(self) -> dict[int, int]:
+        """Drop deleted records from the file and checkpoint. Ids stay.
+
+        Returns old→new positions of the rows that moved; session and graph references follow by themselves.
+        """
+        with self._mutex:
+            writer = self._writing()
+            gone = [record.id for record in self._view.records(include_deleted=True) if record.deleted]
+            if not gone:
+                self.flush_wal()
+                return {}
+            self._require_signing()
+            dropped = set(gone)
+            moved, new = {}, 0
+            for old, record in enumerate(self._view.records(include_deleted=True)):
+                if record.id not in dropped:
+                    if old != new:
+                        moved[old] = new
+                    new += 1
+            writer.stage(ops.compact(), 1, operation="compact", target=len(gone), rows=-len(gone))
+            writer.commit()
+            self._view.overlay.apply([(ops.COMPACT, 0, None)])
+            self._view.state = writer.state
+            self.flush_wal()
+            return moved
+
+    # ------------------------------------------------------------ reading
+
+    def get(self, id: int) -> Record:
+        """The live record with this id. Raises NotFoundError, or DeletedError where it was deleted."""
+        with self._mutex:
+            return self._check().record(id)
+
+    def records(self, include_deleted: bool = False) -> Iterator[Record]:
+        """Every record in id order. The handle must not change while the iterator is used."""
+        return self._check().records(include_deleted)
+
+    def embedding(self, record: Record) -> list[float] | None:
+        """A record's vector as numbers, or None."""
+        if record.vector is None:
+            return None
+        import struct
+
+        width = 2 if self._check().base.float16 else 4
+        return list(struct.unpack(f"<{len(record.vector) // width}{'e' if width == 2 else 'f'}", record.vector))
+
+    def search(
+        self, embedding: Sequence[float] | None, text: str | None, options: SearchOptions | None = None
+    ) -> list[SearchHit]:
+        """The best matches for a vector, a text, or both, best first (docs/ranking.md). Never writes.
+
+        `embedding`: `dim` numbers or None. Raises DimensionError, InvalidVectorError, InvalidInputError.
+        """
+        from clawmem_core.search.engine import request_of, search
+
+        with self._mutex:
+            view = self._check()
+            return search(view, request_of(view, embedding, text, options or SearchOptions(), long_lived=True))
+
+    def hybrid_search(
+        self, embedding: Sequence[float], text: str, vector_weight: float, keyword_weight: float, k: int
+    ) -> list[SearchHit]:
+        """`search` with the two fusion weights given."""
+        return self.search(
+            embedding, text, SearchOptions(k, vector_weight=vector_weight, keyword_weight=keyword_weight)
+        )
+
+    def stats(self) -> dict[str, Any]:
+        """Counts, sizes and states (the document of `clawmem stats`)."""
+        with self._mutex:
+            return self._check().stats()
+
+    # ------------------------------------------------------------ sessions and graph
+
+    def sessions(self) -> list[Session]:
+        """Every session, in the order they were added."""
+        return list(self._check().overlay.all_sessions())
+
+    def add_session(
+        self, id: str, start: int, end: int, channel: str = "", summary: str = "", timestamp: float | None = None
+    ) -> None:
+        """Put a session: its id, first and last record id (-1: none), channel, summary, time in seconds."""
+        with self._mutex:
+            writer = self._writing()
+            if not door.text("id", id):
+                raise InvalidInputError(field="id", detail="is empty")
+            for name, value in (("start", start), ("end", end)):
+                door.integer(name, value, -1, writer.state.next_record_id - 1)
+            if end < start:
+                raise InvalidInputError(field="end", detail=f"{end} lies before start {start}")
+            row = ops.Session(
+                id, start, end, door.text("channel", channel), door.text("summary", summary, door.MAX_CHUNK),
+                door.timestamp(timestamp),
+            )  # fmt: skip
+            writer.stage(ops.session(row), 1, operation="session")
+            self._commit([(ops.SESSION, 0, row)])
+
+    def entities(self) -> list[Entity]:
+        """Every entity, in the order they were added."""
+        return list(self._check().overlay.all_entities())
+
+    def add_entity(self, name: str, type: str, record_id: int = -1) -> int:
+        """Add a graph node and return its id, which is never reused."""
+        with self._mutex:
+            writer = self._writing()
+            door.integer("record_id", record_id, -1, writer.state.next_record_id - 1)
+            row = ops.Entity(writer.state.next_entity_id, door.text("name", name), door.text("type", type), record_id)
+            writer.stage(ops.entity(row), 1, operation="entity", target=row.id, next_entity_id=row.id + 1)
+            self._commit([(ops.ENTITY, 0, row)])
+            return row.id
+
+    def relations(self) -> list[Relation]:
+        """Every relation, in the order they were added."""
+        return list(self._check().overlay.all_relations())
+
+    def add_relation(
+        self, source: int, target: int, type: str, weight: float = 1.0, timestamp: float | None = None
+    ) -> None:
+        """Put an edge between two entities (NotFoundError where one is missing); same ends and type replace it."""
+        with self._mutex:
+            writer = self._writing()
+            known = {row.id for row in self._view.overlay.all_entities()}
+            for end in (source, target):
+                if end not in known:
+                    raise NotFoundError(kind="entity", id=end)
+            row = ops.Relation(
+                source, target, door.text("type", type), door.number("weight", weight, -3e38, 3e38),
+                door.timestamp(timestamp),
+            )  # fmt: skip
+            writer.stage(ops.relation(row), 1, operation="relation", target=source)
+            self._commit(list(ops.decode(ops.relation(row))))
+
+    def aliases(self) -> list[Alias]:
+        """Every alias, in the order they were added."""
+        return list(self._check().overlay.all_aliases())
+
+    def add_alias(self, name: str, entity_id: int) -> None:
+        """Put another name (kept lower-cased) of an entity."""
+        with self._mutex:
+            writer = self._writing()
+            if entity_id not in {row.id for row in self._view.overlay.all_entities()}:
+                raise NotFoundError(kind="entity", id=entity_id)
+            row = ops.Alias(door.text("name", name).lower(), entity_id)
+            if not row.name:
+                raise InvalidInputError(field="name", detail="is empty")
+            writer.stage(ops.alias(row), 1, operation="alias", target=entity_id)
+            self._commit([(ops.ALIAS, 0, row)])
+
+    # ------------------------------------------------------------ activation
+
+    def boost(self, ids: Sequence[int], amount: float | None = None) -> None:
+        """Raise the activation of records by `amount` (default: the store's hebbian_boost), bounded to [0, 4]."""
+        with self._mutex:
+            self._writing()
+            step = self._view.base.config["hebbian_boost"] if amount is None else amount
+            door.number("amount", step, -door.MAX_ACTIVATION, door.MAX_ACTIVATION)
+            records = [self._view.record(id) for id in dict.fromkeys(ids)]
+            self._activate(
+                [(record.id, min(max(record.activation + step, 0.0), door.MAX_ACTIVATION)) for record in records]
+            )
+
+    def tick(self) -> int:
+        """Move every activation toward 1 by the store's decay_factor. Returns how many records it changed."""
+        with self._mutex:
+            self._writing()
+            decay = self._view.base.config["decay_factor"]
+            changed = [
+                (record.id, 1.0 + (record.activation - 1.0) * decay)
+                for record in self._view.boosted_records()
+            ]  # fmt: skip
+            self._activate(changed, "tick")
+            return len(changed)
+
+    def _activate(self, weights: list[tuple[int, float]], operation: str = "activation") -> None:
+        if weights:
+            weights = [(id, door.activation(weight)) for id, weight in weights]
+            self._writing().stage(ops.activation(weights), len(weights), operation=operation, target=weights[0][0])
+            self._commit([(ops.ACTIVATION, 0, tuple(weights))])
+
+    # ------------------------------------------------------------ checkpoints
+
+    def _checkpoint_due(self) -> bool:
+        writer = self._writing()
+        return not self._view.base.config["wal_enabled"] or writer.pending > writer.checkpoint_threshold()
+
+    def _automatic_checkpoint(self) -> None:
+        """A checkpoint nobody asked for: a failure is remembered as a warning, the saves stay durable in the log."""
+
+    def _require_signing(self) -> None:
+        """Raise SigningKeyRequiredError where the store is signed and this handle has no key."""
+
+    def flush_wal(self) -> int:
+        """Checkpoint: move the log's entries into the HDF5 file. Returns how many there were."""
+        raise NotImplementedError
+
+    def snapshot(self, dest: str | os.PathLike[str], force: bool = False) -> str:
+        """A copy of the store, pending entries included, re-opened and checked. Returns the file it made."""
+        raise NotImplementedError
+
+
+def now() -> float:
+    """Seconds since the epoch, as the engine reads them."""
+    return clock.now()

@@ -1,0 +1,232 @@
+"""What a reader sees: the rows of the last checkpoint with the log's operations laid over them.
+
+Invariants: a view is one consistent state of the store and stays it; opening one takes no lock, writes nothing and
+creates nothing; it never looks at the HDF5 file through h5py while a usable index is beside it, and answers the same
+where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+
+from clawmem_core.errors import (
+    DamagedError,
+    DeletedError,
+    NewerFormatError,
+    NoStoreError,
+    NotAStoreError,
+    NotFoundError,
+)
+from clawmem_core.overlay import Overlay
+from clawmem_core.search.index_reader import IndexReader, UnusableIndex
+from clawmem_core.storage import fs, ops, pair
+from clawmem_core.storage.paths import StorePaths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from clawmem_core.model import Record
+    from clawmem_core.storage.log import LogHeader, LogState, Report
+
+FORMAT = "1.0"
+
+
+class View:
+    """One state of a store. `base`: checkpointed rows; `overlay`: what the log adds; `reports`: what was noticed.
+
+    `index_state`: "current", or why the index could not be used and was built in memory.
+    """
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        base: IndexReader,
+        frames: Sequence[Any],
+        header: LogHeader | None,
+        state: LogState,
+        reports: list[Report],
+        index_state: str,
+    ) -> None:
+        self.paths, self.base, self.header, self.state = paths, base, header, state
+        self.reports, self.index_state = reports, index_state
+        self.log_bytes = 0
+        self._frames = frames
+        self._overlay: Overlay | None = None
+
+    def close(self) -> None:
+        """Release the index and the file."""
+        self.base.close()
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def overlay(self) -> Overlay:
+        """The log's operations over the base, decoded when first asked for."""
+        if self._overlay is None:
+            self._overlay = Overlay(self.base)
+            for frame in self._frames:
+                try:
+                    self._overlay.apply(ops.decode(frame.payload))
+                except ops.UnknownOperation as error:
+                    raise NewerFormatError(path=self.paths.log, found=str(error), supported=FORMAT) from None
+                except ops.BadPayload as error:
+                    raise DamagedError(path=self.paths.log, detail=f"a frame does not decode ({error})") from None
+            self._frames = ()
+        return self._overlay
+
+    @property
+    def pending(self) -> int:
+        """Entries that no checkpoint holds."""
+        return self.state.seq - self.base.state.seq
+
+    # ------------------------------------------------------------ records
+
+    def record(self, id: int) -> Record:
+        """The live record with this id. Raises NotFoundError, or DeletedError where it was deleted."""
+        record = self.find(id)
+        if record is None:
+            raise NotFoundError(kind="record", id=id)
+        if record.deleted:
+            raise DeletedError(id=id)
+        return record
+
+    def find(self, id: int) -> Record | None:
+        """The record with this id, deleted or not, or None."""
+        overlay = self.overlay
+        if id in overlay.records:
+            return overlay.records[id]
+        if id in overlay.dropped or id < 0:
+            return None
+        row = self.base.row_of(id)
+        return None if row < 0 else self._base_record(row, id)
+
+    def _base_record(self, row: int, id: int) -> Record:
+        record = self.base.record(row)
+        overlay = self.overlay
+        if id in overlay.deleted:
+            record.deleted = True
+        elif id in overlay.undeleted:
+            record.deleted = False
+        record.activation = overlay.activation.get(id, record.activation)
+        return record
+
+    def records(self, include_deleted: bool = False) -> Iterator[Record]:
+        """Every record in id order, read as it is asked for."""
+        overlay = self.overlay
+        later = sorted(overlay.records)
+        at = 0
+        for row in range(self.base.count):
+            id = self.base.id_at(row)
+            while at < len(later) and later[at] < id:
+                yield from self._shown(overlay.records[later[at]], include_deleted)
+                at += 1
+            if at < len(later) and later[at] == id:
+                yield from self._shown(overlay.records[id], include_deleted)
+                at += 1
+            elif id not in overlay.dropped:
+                yield from self._shown(self._base_record(row, id), include_deleted)
+        for id in later[at:]:
+            yield from self._shown(overlay.records[id], include_deleted)
+
+    @staticmethod
+    def _shown(record: Record, include_deleted: bool) -> Iterator[Record]:
+        if include_deleted or not record.deleted:
+            yield record
+
+    def boosted_records(self) -> Iterator[Record]:
+        """Live records whose activation is not 1."""
+        return (record for record in self.records() if record.activation != 1.0)
+
+    # ------------------------------------------------------------ what the store says of itself
+
+    def config(self) -> dict[str, Any]:
+        """Every setting by name, as of now."""
+        settings = dict(self.base.config)
+        if self.overlay.config:
+            import json
+
+            settings.update((name, json.loads(text)) for name, text in self.overlay.config.items())
+        return settings
+
+    def stats(self) -> dict[str, Any]:
+        """The document of `clawmem stats`."""
+        return {
+            "path": self.paths.given,
+            "agent_id": self.base.config["agent_id"],
+            "embedding_dim": self.base.dim,
+            "count": self.state.rows,
+            "active": self.state.active,
+            "deleted": self.state.rows - self.state.active,
+            "wal_enabled": bool(self.base.config["wal_enabled"]),
+            "wal_pending": self.pending,
+            "wal_bytes": self.log_bytes,
+            "store_bytes": fs.size(self.paths.real),
+            "index_bytes": fs.size(self.paths.index),
+            "index": self.index_state,
+            "log": [report.code for report in self.reports] or "clean",
+            "float16": self.base.float16,
+            "signed": bool(self.header is not None and self.header.flags & 2),
+            "next_index": self.state.next_record_id,
+            "event_versions": self.state.event_rows,
+            "audit_lines": self.state.audit_seq,
+            "generation": self.base.generation,
+        }
+
+
+def open_view(path: str | os.PathLike[str]) -> View:
+    """A consistent view of the store, without a lock.
+
+    Raises NoStoreError, NotAStoreError, LegacyStoreError, NewerFormatError, DamagedError, StorageError.
+    """
+    paths = StorePaths(path)
+    if not fs.exists(paths.real):
+        raise NoStoreError(path=paths.given)
+    if fs.is_directory(paths.real):
+        raise NotAStoreError(path=paths.given, detail="it is a directory")
+    loader = BaseLoader(paths)
+    found = pair.open_pair(paths, loader.identity)
+    base = loader.base(found.h5_fd)
+    view = View(paths, base, found.frames, found.header, found.state or base.state, found.reports, loader.index_state)
+    view.log_bytes = found.log_bytes
+    return view
+
+
+class BaseLoader:
+    """Finds the checkpointed rows of one opened HDF5 file: in the index beside it, or by reading the file itself."""
+
+    def __init__(self, paths: StorePaths) -> None:
+        self.paths = paths
+        self.index_state = "missing"
+        self._reader: IndexReader | None = None
+        self._fd = -1
+
+    def identity(self, h5_fd: int) -> pair.Identity:
+        """Checkpoint id and log mark of this file, from the index where it is this file's."""
+        return self._open(h5_fd).identity()
+
+    def base(self, h5_fd: int) -> IndexReader:
+        """The rows of this file."""
+        return self._open(h5_fd)
+
+    def _open(self, h5_fd: int) -> IndexReader:
+        if self._reader is not None and self._fd == h5_fd:
+            return self._reader
+        if self._reader is not None:
+            self._reader.close()
+        self._fd = h5_fd
+        try:
+            self._reader = IndexReader.open(self.paths.index, h5_fd)
+            self.index_state = "current"
+        except UnusableIndex as reason:
+            self.index_state = str(reason)
+            from clawmem_core.search.index_build import build_in_memory
+            from clawmem_core.storage.schema import load
+
+            self._reader = IndexReader(build_in_memory(load(h5_fd, self.paths.given)), h5_fd)
+        return self._reader

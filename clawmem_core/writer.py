@@ -1,0 +1,252 @@
+"""The only way into the log: lock, counters, key look-ups, audit line, group commit.
+
+A Writer holds the store's lock from `open` to `close`. Operations are staged, then committed together: one write, one
+sync, and only then may a caller tell anybody that they are stored. It never opens the HDF5 file unless the log must be
+recovered or the key table is unusable, so a one-shot `save` costs the same at any size of store.
+
+Invariants: ids come from the state of the last frame and are never given twice; every group carries exactly one audit
+line, inside its last frame; after a failed commit the writer's state is that of before the group.
+"""
+
+from __future__ import annotations
+
+import os
+
+from clawmem_core import clock
+from clawmem_core.contract import audit
+from clawmem_core.contract.digest import sha256
+from clawmem_core.errors import NoStoreError, NotAStoreError
+from clawmem_core.storage import fs, keys, ops
+from clawmem_core.storage.lock import StoreLock
+from clawmem_core.storage.log import Key, LogWriter
+from clawmem_core.storage.paths import StorePaths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clawmem_core.model import Record
+    from clawmem_core.storage.log import LogHeader, LogState, Report
+
+LIVE, GONE = 1, 0  # status of an upsert key
+
+
+class Staged:
+    """One frame to be: its operations, keys, the state after it, and how many entries it counts."""
+
+    __slots__ = ("entries", "keys", "operations", "state")
+
+    def __init__(self, operations: bytes, keys: Sequence[Key], state: LogState, entries: int) -> None:
+        self.operations, self.keys, self.state, self.entries = operations, keys, state, entries
+
+
+class Writer:
+    """Appends operations to a store's log. Use as a context manager, or call `close`.
+
+    `state`: counters after everything staged. `reports`: what recovery found when the log was opened.
+    """
+
+    def __init__(self, paths: StorePaths, lock: StoreLock, log: LogWriter, actor: str) -> None:
+        self.paths, self.lock, self.log = paths, lock, log
+        self.actor = actor
+        self.state: LogState = log.state.copy()
+        self._staged: list[Staged] = []
+        self._keys: dict[str, int] = {}  # upsert keys staged and not yet committed
+        self._operation = ("", 0)  # name and target of the first staged operation, for the audit line
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], lock_timeout: float = 0.0, actor: str | None = None) -> Writer:
+        """Lock the store and find the end of its log.
+
+        Raises NoStoreError, NotAStoreError, LockedError, NewerFormatError, StorageError.
+        """
+        paths = StorePaths(path)
+        if not fs.exists(paths.real):
+            raise NoStoreError(path=paths.given)
+        if fs.is_directory(paths.real):
+            raise NotAStoreError(path=paths.given, detail="it is a directory")
+        lock = StoreLock.acquire(paths, lock_timeout)
+        try:
+            return cls(paths, lock, LogWriter.open(paths), actor or default_actor())
+        except BaseException:
+            lock.release()
+            raise
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop what is staged, close the log, let the lock go."""
+        self._staged.clear()
+        self.log.close()
+        self.lock.release()
+
+    @property
+    def header(self) -> LogHeader:
+        """The header of the log that is written to."""
+        return self.log.header
+
+    @property
+    def float16(self) -> bool:
+        """Whether vectors are stored as half precision."""
+        return bool(self.header.flags & 1)
+
+    @property
+    def reports(self) -> list[Report]:
+        """What was found and done when the log was opened; empty for a clean one."""
+        return self.log.reports
+
+    @property
+    def pending(self) -> int:
+        """Entries in the log that no checkpoint holds, staged ones included."""
+        return self.state.seq - self.header.state.seq
+
+    # ------------------------------------------------------------ staging
+
+    def save(self, record: Record) -> tuple[str, int]:
+        """Stage one record as a frame of its own, giving it its id. Returns ("saved" | "updated", id)."""
+        return self.save_together([record])[0]
+
+    def save_together(self, records: Sequence[Record]) -> list[tuple[str, int]]:
+        """Stage records as one frame, stored together or not at all."""
+        answers, found_keys, parts = [], [], []
+        rows = active = 0
+        next_id = self.state.next_record_id
+        for record in records:
+            before = self.find_key(record.key) if record.key else None
+            if before is None:
+                record.id = next_id
+                next_id += 1
+                rows += 1
+                active += not record.deleted
+            else:
+                record.id = before
+                active -= record.deleted
+            if record.key:
+                gone = record.deleted
+                found_keys.append(Key(upsert_key(record.key), bytes(16), record.id, "K", GONE if gone else LIVE))
+                self._keys[record.key] = -1 if gone else record.id
+            answers.append(("saved" if before is None else "updated", record.id))
+            parts.append(ops.record(record))
+        self.stage(
+            b"".join(parts), len(records), operation="update" if answers[0][0] == "updated" else "save",
+            target=records[0].id, keys=found_keys, rows=rows, active=active, next_record_id=next_id,
+        )  # fmt: skip
+        return answers
+
+    def stage(
+        self,
+        operations: bytes,
+        entries: int,
+        *,
+        operation: str,
+        target: int = 0,
+        keys: Sequence[Key] = (),
+        rows: int = 0,
+        active: int = 0,
+        next_record_id: int | None = None,
+        next_entity_id: int | None = None,
+        event_rows: int = 0,
+        record_us: int | None = None,
+    ) -> None:
+        """Stage one frame. `rows`, `active`, `event_rows` are differences; `operation` and `target` go to the audit."""
+        state = self.state.copy()
+        state.seq += entries
+        state.rows += rows
+        state.active += active
+        state.event_rows += event_rows
+        if next_record_id is not None:
+            state.next_record_id = next_record_id
+        if next_entity_id is not None:
+            state.next_entity_id = next_entity_id
+        if record_us is not None:
+            state.last_record_us = record_us
+        if not self._staged:
+            self._operation = (operation, target)
+        self._staged.append(Staged(operations, keys, state, entries))
+        self.state = state
+
+    def record_time(self) -> int:
+        """The next record time in microseconds: now, but always after the one before (design § 6)."""
+        return max(self.state.last_record_us + 1, clock.now_us())
+
+    # ------------------------------------------------------------ committing
+
+    def commit(self, sync: bool = True, flags: int = 0) -> None:
+        """Write everything staged with one audit line; with `sync`, durably before this returns.
+
+        Raises StorageError (nothing of the group is stored) or UncertainWriteError (the sync failed).
+        """
+        if not self._staged:
+            return
+        staged, self._staged = self._staged, []
+        self._keys.clear()
+        before = self.log.state.copy()
+        last = staged[-1]
+        name, target = self._operation
+        digest = sha256(b"".join(frame.operations for frame in staged))[:4]
+        line = audit.audit_line(
+            last.state.audit_head, clock.now_us(), name, self.actor, target,
+            sum(frame.entries for frame in staged), digest, flags,
+        )  # fmt: skip
+        last.operations += ops.audit(line)
+        last.state.audit_seq += 1
+        last.state.audit_head = line[-32:]
+        try:
+            for frame in staged:
+                self.log.append(frame.operations, frame.keys, frame.state)
+            self.log.commit(sync)
+        except BaseException:
+            self.state = before
+            raise
+        self.state = self.log.state.copy()
+
+    # ------------------------------------------------------------ keys
+
+    def find_key(self, key: str) -> int | None:
+        """The live record with this upsert key, or None."""
+        if key in self._keys:
+            return self._keys[key] if self._keys[key] >= 0 else None
+        found = self.find("K", upsert_key(key))
+        return found.record_id if found is not None and found.status == LIVE else None
+
+    def find(self, kind: str, key: bytes) -> Key | None:
+        """The newest entry of the key table (log first, then `.keys`), or None.
+
+        Where `.keys` cannot be used it is rebuilt from the HDF5 file: slower, never wrong (log-v4.md § 8).
+        """
+        pending = self.log.find_key(key, kind)
+        if pending is not None:
+            return pending
+        for attempt in range(2):
+            answer = keys.lookup(self.paths.keys, self.header.base_checkpoint_id, key, kind)
+            if answer is not keys.UNUSABLE:
+                return answer
+            if attempt == 0:
+                from clawmem_core.storage.checkpoint import rebuild_keys
+
+                rebuild_keys(self.paths)
+        from clawmem_core.storage.checkpoint import find_key_in_file
+
+        return find_key_in_file(self.paths, kind, key)
+
+
+def upsert_key(key: str) -> bytes:
+    """The first 16 bytes of SHA-256("K" + key), under which the key table knows an upsert key."""
+    return keys.key_bytes("K", key.encode())
+
+
+def default_actor() -> str:
+    """CLAWMEM_ACTOR, or the operating system's name of the user. A record of who acted, not a security boundary."""
+    given = os.environ.get("CLAWMEM_ACTOR")
+    if given:
+        return given.encode("utf-8", "replace").decode().replace("\0", "")
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
