@@ -1,0 +1,138 @@
+"""The one table of verbs and their options, for the fast path (parsing.py) and for typer (app.py). Data only. HOT."""
+
+from __future__ import annotations
+
+from clawmem_cli.parsing import Argument, Option, Verb
+
+GLOBAL = (
+    Option(
+        "--path -p", "path", "The store's file.", metavar="FILE", env=("CLAWMEM_PATH", "CLAWHDF5_PATH"),
+    ),
+    Option(
+        "--lock-timeout", "float", "Longest wait for another writer.", default=10.0, metavar="SECONDS", least=0,
+    ),
+    Option("--quiet", "flag", "No warnings and no summary on stderr."),
+)  # fmt: skip
+
+ACTOR = Option(
+    "--actor", "text", "Who acts, for the audit log; the system's user by default.", metavar="NAME",
+    env=("CLAWMEM_ACTOR",),
+)  # fmt: skip
+SIGNING = (
+    Option(
+        "--signing-key", "path", "Ed25519 key that signs checkpoints.", metavar="FILE",
+        env=("CLAWMEM_SIGNING_KEY_FILE",),
+    ),
+    Option("--insecure-key-file", "flag", "Take a key file that others can read."),
+    Option("--rotate-key", "flag", "Sign with another key than the store's, on purpose."),
+)  # fmt: skip
+#: options of every verb that changes the store
+WRITING = (ACTOR, *SIGNING)
+
+FILTERS = (
+    Option("--source", "text", "Only this source channel; repeat for more.", multiple=True, metavar="CHANNEL"),
+    Option("--session", "text", "Only this session; repeat for more.", multiple=True, metavar="ID"),
+    Option("--tag", "text", "Only records with this tag; repeat for more.", multiple=True, metavar="TAG"),
+    Option("--since", "text", "Only records from this time on (RFC 3339 or seconds).", metavar="TIME"),
+    Option("--until", "text", "Only records before this time (RFC 3339 or seconds).", metavar="TIME"),
+)
+
+_VERBS = (
+    Verb(
+        "create", "Make a new, empty store.",
+        (
+            Option("--agent-id", "text", "Whose memory it is.", default="default", metavar="ID"),
+            Option("--dim", "int", "Values a vector has, fixed for the store.", default=384, metavar="N", least=1),
+            Option("--wal", "flag", "Log saves, checkpoint now and then (--no-wal: checkpoint every save).",
+                   default=True, negative="--no-wal"),
+            Option("--f32", "flag", "Store vectors as float32, not float16."),
+            Option("--f32-index", "flag", "Search the vectors themselves, not 8-bit copies."),
+            Option("--embedder", "text", "The model that makes the vectors.", default="unknown", metavar="NAME"),
+            Option("--tokenizer", "choice", "How texts become words.", default="english", choices=("english", "plain")),
+            Option("--compression", "flag", "Compress the vectors (slower, about a fifth smaller)."),
+            *WRITING,
+        ),
+    ),
+    Verb(
+        "save", "Save one record, or one per line with --ndjson, from stdin or --json.",
+        (
+            Option("--json", "text", "The record as one JSON object; - reads stdin.", metavar="OBJECT"),
+            Option("--ndjson", "flag", "One record per line of stdin, one answer per line."),
+            Option("--key", "text", "Upsert key: replace the record that has it.", metavar="KEY"),
+            Option("--no-sync", "flag", "Answer before the disk has it."),
+            Option("--strict-keys", "flag", "Refuse a record with a key that nothing reads."),
+            *WRITING,
+        ),
+        fast=True,
+    ),
+    Verb(
+        "search", "Find records by vector, text, or both.",
+        (
+            Option("--embedding", "text", "The query's vector as a JSON array.", metavar="JSON"),
+            Option("--query", "text", "The query's text.", metavar="TEXT"),
+            Option("--top-k -k", "int", "Most results.", default=5, metavar="N", least=1),
+            Option("--vector-weight", "float", "Weight of the vectors; the store's by default.", metavar="W", least=0),
+            Option("--keyword-weight", "float", "Weight of the words; the store's by default.", metavar="W", least=0),
+            *FILTERS,
+            Option("--min-score", "float", "Leave out results with a raw similarity below this.", metavar="X", least=0),
+            Option("--reject-weak", "flag", "Leave out weak matches, all of them if need be."),
+            Option("--rerank", "flag", "Order by relevance, recency, source and activation."),
+            Option("--context", "flag", "Let neighbours and the session count.", default=True, negative="--no-context"),
+            Option("--explain", "flag", "Say how each score came about."),
+            Option("--batch", "flag", "One query object per line of stdin, one answer per line."),
+        ),
+        fast=True,
+    ),
+    Verb(
+        "recall", "Print one record.", (), (Argument("ID", "int", "The record's index.", least=0),), fast=True,
+    ),
+    Verb("stats", "Print counts, sizes and the state of log and index.", fast=True),
+    Verb(
+        "export", "Print every record, one JSON object per line.",
+        (
+            Option("--include-deleted", "flag", "Deleted records too."),
+            Option("--embeddings", "flag", "Print the vectors.", default=True, negative="--no-embeddings"),
+        ),
+    ),
+    Verb(
+        "agents-md", "Print what the agent remembers as Markdown.",
+        (Option("--output", "path", "Write to this file instead.", metavar="FILE"),),
+    ),
+    Verb(
+        "snapshot", "Copy the store, pending records included, to a new file.",
+        (Option("--force", "flag", "Replace the destination."), *WRITING),
+        (Argument("DEST", "path", "The new file."),),
+    ),
+    Verb("flush-wal", "Checkpoint: move the log's records into the file.", WRITING),
+    Verb(
+        "delete", "Mark records as deleted.", WRITING,
+        (Argument("ID", "int", "Index of a record.", least=0, multiple=True),),
+    ),
+    Verb("compact", "Drop deleted records from the file.", WRITING),
+    Verb(
+        "index", "Rebuild the search index.",
+        (Option("--ann", "flag", "Also save the graph index for library use."), ACTOR),
+    ),
+    Verb("tick", "Let activation weights decay one step.", WRITING),
+    Verb(
+        "keygen", "Make an Ed25519 signing key, or print the public key of one.",
+        (
+            Option("--out", "path", "Where the new key goes; never replaces a file.", metavar="FILE"),
+            Option("--public", "path", "Print the public key of this key file.", metavar="FILE"),
+            Option("--insecure-key-file", "flag", "Take a key file that others can read."),
+        ),
+        store=False,
+    ),
+    Verb(
+        "verify", "Check the store against its signature.",
+        (
+            Option("--public-key", "path", "The public key, in hex or in a file.", metavar="HEX|FILE"),
+            Option("--checkpoint", "path", "A note of an earlier checkpoint to compare with.", metavar="FILE"),
+            Option("--emit-checkpoint", "flag", "Print the note of the last signed checkpoint."),
+            Option("--full", "flag", "Check derived files too."),
+            Option("--strict", "flag", "Unsigned log entries fail as well."),
+        ),
+    ),
+)  # fmt: skip
+
+VERBS = {verb.words: verb for verb in _VERBS}
