@@ -118,6 +118,24 @@ class InvalidEventError(ClawmemError):
     template = "event refused: {detail}"
 
 
+class MappingError(ClawmemError):
+    """A mapping file of clawmem-migrate that cannot be read or makes no sense."""
+
+    code = "mapping"
+    exit = 2
+    template = "mapping {name}: {detail}"
+    default_hint = "clawmem-migrate --inspect prints one to start from"
+
+
+class SourceRowsError(ClawmemError):
+    """Rows of a migration's source cannot be stored as they are; no output was made."""
+
+    code = "source-rows"
+    exit = 2
+    template = "{refused} rows of {path} cannot be migrated; nothing was written"
+    default_hint = "the report on stdout lists every problem; --skip-invalid migrates the rest"
+
+
 class ForgedIdError(ClawmemError):
     """An event whose id is not the one its content gives."""
 
@@ -154,6 +172,15 @@ class PartialError(ClawmemError):
     exit = 3
     template = "{refused} of {total} lines refused; the others are saved"
     default_hint = "each refused line has its reason on stdout"
+
+
+class PartialMigrationError(ClawmemError):
+    """--skip-invalid: some rows of the source were refused; the rest is migrated and checked."""
+
+    code = "partial-migration"
+    exit = 3
+    template = "{refused} rows of {path} were refused; the others are migrated"
+    default_hint = "the report on stdout lists every problem; --rejects FILE keeps the rows"
 
 
 # ---------------------------------------------------------------- 4: not found
@@ -198,6 +225,15 @@ class LockedError(ClawmemError):
     exit = 11
     template = "{path} is locked by {owner}; waited {seconds:g} s, nothing was changed"
     default_hint = "wait for it, or raise --lock-timeout"
+
+
+class SourceChangedError(ClawmemError):
+    """Another program wrote to a migration's source while it was read, so what was read is no single state of it."""
+
+    code = "source-changed"
+    exit = 11
+    template = "{path} was written to while it was read; no output was made"
+    default_hint = "run again when the other program is done"
 
 
 # ---------------------------------------------------------------- 12: key and signature input
@@ -267,6 +303,15 @@ class IntegrityError(ClawmemError):
     default_hint = "run `clawmem verify` with the public key"
 
 
+class MigrationMismatchError(ClawmemError):
+    """What a migrated store gives back is not what its source holds."""
+
+    code = "migration-mismatch"
+    exit = 13
+    template = "{path} differs from {source}: {differences} differences; {outcome}"
+    default_hint = "the report on stdout lists them"
+
+
 # ---------------------------------------------------------------- 14: schema, version, dimension
 
 
@@ -284,6 +329,23 @@ class NotAStoreError(ClawmemError):
     code = "not-a-store"
     exit = 14
     template = "{path} is no clawmem store: {detail}"
+
+
+class NotASourceError(ClawmemError):
+    """A migration's source is there and cannot be read as a SQLite database."""
+
+    code = "not-a-source"
+    exit = 14
+    template = "{path} is no SQLite database: {detail}"
+
+
+class SourceLayoutError(ClawmemError):
+    """A migration's source lacks a table or column that the mapping names."""
+
+    code = "source-layout"
+    exit = 14
+    template = "{path}: {detail}"
+    default_hint = "give --mapping, --map FILE or a --*-table option; --inspect shows what is there"
 
 
 class NewerFormatError(ClawmemError):
