@@ -46,6 +46,7 @@ class RealLayer:
     fchmod = staticmethod(os.fchmod)
     fchown = staticmethod(os.fchown)
     mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
     listdir = staticmethod(os.listdir)
     stat = staticmethod(os.stat)
     lstat = staticmethod(os.lstat)
@@ -322,6 +323,11 @@ def mkdir(path: str, mode: int = 0o700) -> bool:
             return False
         raise
     return True
+
+
+def rmdir(path: str) -> None:
+    """Remove an empty directory."""
+    _call(path, layer.rmdir, path)
 
 
 def listdir(path: str) -> list[str]:
