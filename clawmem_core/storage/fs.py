@@ -165,6 +165,11 @@ def _dress(fd: int, path: str, like: os.stat_result) -> None:
     _call(path, layer.fchmod, fd, like.st_mode & 0o777)
 
 
+def set_mode(fd: int, mode: int) -> None:
+    """Set the permission bits of an open file, whatever the umask was."""
+    _call(path_of(fd), layer.fchmod, fd, mode)
+
+
 def close(fd: int) -> None:
     """Close a descriptor."""
     path = _paths.pop(fd, "")
