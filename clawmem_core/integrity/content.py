@@ -1,0 +1,425 @@
+"""What a store's HDF5 file holds, read for hashing: tolerant of any edit, and naming what cannot be read.
+
+Invariants: nothing is trusted and nothing is repaired; a column that is missing, too short, of another type or
+unreadable becomes a finding, and the rows it concerns get a leaf that equals no signed one; links, external files and
+virtual datasets are never followed; no column is read whose size its stored bytes cannot justify. Signing and verifying
+read through this module alone, so they hash the same bytes. Hash inputs: docs/format.md § 7.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import h5py
+import numpy as np
+
+from clawmem_core.integrity.merkle import RECORD, TABLE_ROW, encode_rows, hash_rows, table_digest
+from clawmem_core.storage.hdf5_file import FAULTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, Final
+
+    from numpy.typing import NDArray
+
+#: columns of a record in the order in which they are hashed: dataset of /memory, type, name in reports
+NUMBERS: Final = (
+    ("tombstones", "u1", "deleted"),
+    ("ids", "i8", "index"),
+    ("timestamps", "f8", "timestamp"),
+    ("activation_weights", "f4", "activation"),
+    ("norms", "f4", "norm"),
+)
+TEXTS: Final = (
+    ("embeddings", "vector", "embedding"),
+    ("chunks", "text", "chunk"),
+    ("source_channel", "text", "source_channel"),
+    ("session_ids", "text", "session_id"),
+    ("tags", "text", "tags"),
+    ("keys", "text", "key"),
+    ("source_ids", "text", "source_id"),
+)
+OPTIONAL: Final = ("keys", "source_ids")  # absent means empty texts
+
+#: tables whose row order means nothing: name -> (group, numeric columns, text columns) in hashing order
+TABLES: Final = {
+    "sessions": (
+        "sessions",
+        (("start_idxs", "i8"), ("end_idxs", "i8"), ("timestamps", "f8")),
+        ("ids", "channels", "summaries"),
+    ),
+    "entities": (
+        "knowledge_graph",
+        (("entity_ids", "i8"), ("entity_emb_idxs", "i8")),
+        ("entity_names", "entity_types"),
+    ),
+    "relations": (
+        "knowledge_graph",
+        (("relation_srcs", "i8"), ("relation_tgts", "i8"), ("relation_weights", "f4"), ("relation_ts", "f8")),
+        ("relation_types",),
+    ),
+    "aliases": ("knowledge_graph", (("alias_entity_ids", "i8"),), ("alias_strings",)),
+}
+GROUPS: Final = ("meta", "memory", "sessions", "knowledge_graph", "events", "audit")
+UNREADABLE: Final = bytes(32)  # leaf of a row that cannot be read; no SHA-256 has this value
+
+_BLOCK: Final = 8192  # rows read at a time
+_LEAST: Final = 64  # rows given up together where a block cannot be read
+_DEFLATE_LIMIT: Final = 1032  # deflate cannot expand more than this
+
+
+class Findings:
+    """Findings in the order they were made: dictionaries with code, severity, message and details."""
+
+    __slots__ = ("items",)
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+
+    def add(self, code: str, message: str, *, severity: str = "error", **details: Any) -> None:
+        """Note an `error` (what was signed does not hold) or a `warning` (worth knowing, still valid)."""
+        self.items.append({"code": code, "severity": severity, "message": message, **details})
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is no error among them."""
+        return all(item["severity"] != "error" for item in self.items)
+
+
+class Rows:
+    """The records of a file: `ids` i64[N] in file order, `deleted` bool[N], `leaves` u8[N, 32]."""
+
+    __slots__ = ("deleted", "ids", "leaves", "unreadable")
+
+    def __init__(self, ids: NDArray[np.int64], deleted: NDArray[np.bool_], leaves: NDArray[np.uint8]) -> None:
+        self.ids, self.deleted, self.leaves = ids, deleted, leaves
+        self.unreadable: dict[int, list[str]] = {}  # row -> report names of the fields that could not be read
+
+    def live_leaves(self) -> list[bytes]:
+        """Leaf hashes of the live records in ascending id order."""
+        order = np.argsort(self.ids, kind="stable")
+        return as_list(self.leaves[order[~self.deleted[order]]])
+
+
+def as_list(leaves: NDArray[np.uint8]) -> list[bytes]:
+    """Rows of a u8[N, 32] array as byte strings."""
+    found: list[bytes] = np.ascontiguousarray(leaves).view("V32").ravel().tolist()
+    return found
+
+
+class StoredColumn:
+    """One column of a table: readable by row range, whatever happened to it.
+
+    `kind`: "text", "vector:" and a numpy type code, or a numpy type code. `rows`: its length, 0 where it is missing or no such column.
+    """
+
+    __slots__ = ("dataset", "kind", "path", "report_name", "rows", "width")
+
+    def __init__(self, group: Any, name: str, kind: str, findings: Findings, optional: bool = False) -> None:
+        self.path, self.kind = f"{group.name if group is not None else ''}/{name}", kind
+        self.report_name = name
+        self.dataset = open_dataset(group, name, findings)
+        self.rows = self.width = 0
+        if self.dataset is None:
+            if not optional:
+                findings.add("column-missing", f"{self.path} is missing or cannot be opened", dataset=self.path)
+            return
+        shape, found = self.dataset.shape, self.dataset.dtype
+        if kind == "text":
+            fits, right = len(shape) == 1 and is_text(found), True
+        elif kind.startswith("vector"):
+            fits = len(shape) == 2 and found.kind == "f"
+            right = found.newbyteorder("<") == np.dtype(kind[7:])
+            self.width = shape[1] if fits else 0
+        else:
+            fits = len(shape) == 1 and found.kind in "iufb"
+            right = fits and found.newbyteorder("<") == np.dtype(kind).newbyteorder("<")
+        if not fits:
+            findings.add("column-type", f"{self.path} has type {found} and shape {shape}", dataset=self.path)
+            self.dataset = None
+            return
+        if not right:
+            findings.add("column-type", f"{self.path} has type {found}", dataset=self.path)
+        self.rows = int(shape[0])
+
+    def read(self, start: int, stop: int, findings: Findings) -> tuple[Any, list[tuple[int, int]]]:
+        """Values of rows start to stop (numbers as array, else a list of bytes), and the row ranges that failed.
+
+        Rows beyond the column's end and rows that cannot be read hold zero or b"".
+        """
+        failed: list[tuple[int, int]] = []
+        parts = list(self._parts(start, min(stop, self.rows), failed)) if self.dataset is not None else []
+        for first, last in failed:
+            findings.add(
+                "column-unreadable", f"{self.path} cannot be read from row {first} to {last - 1}", dataset=self.path
+            )
+        missing = stop - max(start, min(stop, self.rows))
+        if self.kind == "text" or self.kind.startswith("vector"):
+            values: list[bytes] = [value for part in parts for value in part]
+            return values + [b""] * missing, failed
+        return np.concatenate([*parts, np.zeros(missing, self.kind)]), failed
+
+    def _parts(self, start: int, stop: int, failed: list[tuple[int, int]]) -> Iterator[Any]:
+        if stop <= start:
+            return
+        try:
+            yield self._values(start, stop)
+        except FAULTS:
+            if stop - start <= _LEAST:
+                failed.append((start, stop))
+                yield self._blank(stop - start)
+                return
+            middle = (start + stop) // 2
+            yield from self._parts(start, middle, failed)
+            yield from self._parts(middle, stop, failed)
+
+    def _values(self, start: int, stop: int) -> Any:
+        values = self.dataset[start:stop]
+        if self.kind == "text":
+            return values.tolist()
+        if self.kind.startswith("vector"):
+            flat = np.ascontiguousarray(values, self.kind[7:])
+            size = flat.dtype.itemsize * self.width
+            return flat.view(f"V{size}").ravel().tolist() if size else [b""] * len(flat)
+        return values.astype(self.kind)
+
+    def _blank(self, count: int) -> Any:
+        return [b""] * count if self.kind == "text" or self.kind.startswith("vector") else np.zeros(count, self.kind)
+
+
+def is_text(dtype: Any) -> bool:
+    """Whether a column of this type holds byte strings."""
+    return dtype.kind == "S" or h5py.check_string_dtype(dtype) is not None
+
+
+def open_dataset(group: Any, name: str, findings: Findings) -> Any:
+    """The dataset `name` of `group`, or None where there is none that may be read.
+
+    Links, datasets in other files and sizes that the stored bytes cannot justify become findings.
+    """
+    if group is None:
+        return None
+    path = f"{group.name}/{name}"
+    try:
+        link = group.get(name, getlink=True)
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            findings.add("link", f"{path} is a link; it was not followed", dataset=path)
+            return None
+        found = group[name]
+        if not isinstance(found, h5py.Dataset):
+            return None
+        if found.external or found.is_virtual:
+            findings.add("external-data", f"{path} keeps its data in other files; they were not read", dataset=path)
+            return None
+        stored = found.id.get_storage_size()
+        if found.size and found.size * found.dtype.itemsize > stored * _DEFLATE_LIMIT + 65_536:
+            findings.add("column-size", f"{path} claims {found.size} values in {stored} bytes", dataset=path)
+            return None
+    except FAULTS:
+        return None
+    return found
+
+
+def open_group(file: Any, name: str) -> Any:
+    """The group `name` of the file, or None where there is no such group of its own."""
+    try:
+        if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+            return None
+        found = file[name]
+    except FAULTS:
+        return None
+    return found if isinstance(found, h5py.Group) else None
+
+
+# ---------------------------------------------------------------- records
+
+
+class Records:
+    """The columns of /memory."""
+
+    __slots__ = ("columns", "count", "findings")
+
+    def __init__(self, file: Any, findings: Findings, float16: bool) -> None:
+        group = open_group(file, "memory")
+        if group is None:
+            findings.add("group-missing", "/memory is missing or cannot be opened", dataset="/memory")
+        self.findings = findings
+        self.columns: list[StoredColumn] = []
+        for name, kind, report_name in (*NUMBERS, *TEXTS):
+            if kind == "vector":
+                kind = "vector:<f2" if float16 else "vector:<f4"
+            column = StoredColumn(group, name, kind, findings, optional=group is None or name in OPTIONAL)
+            column.report_name = report_name
+            self.columns.append(column)
+        self.count = max(column.rows for column in self.columns)
+        for column in self.columns:
+            if column.dataset is not None and column.rows != self.count:
+                findings.add(
+                    "column-length", f"{column.path} has {column.rows} rows of {self.count}", dataset=column.path
+                )
+
+    def read(self, start: int, stop: int) -> tuple[list[NDArray[Any]], list[list[bytes]], dict[int, list[str]]]:
+        """Number and text columns of rows start to stop, and the fields by row that could not be read."""
+        values: list[Any] = []
+        failed: dict[int, list[str]] = {}
+        for column in self.columns:
+            found, ranges = column.read(start, stop, self.findings)
+            values.append(found)
+            for first, last in ranges:
+                for row in range(first, last):
+                    failed.setdefault(row, []).append(column.report_name)
+        return values[: len(NUMBERS)], values[len(NUMBERS) :], failed
+
+    def rows(self, known: Rows | None = None, changed: frozenset[int] | set[int] | None = None) -> Rows:
+        """Ids, deleted flags and leaf hashes of all rows.
+
+        `known`: rows hashed earlier, whose leaves are taken over for every id that is not in `changed`.
+        """
+        ids, _ = self.columns[1].read(0, self.count, self.findings)
+        deleted, _ = self.columns[0].read(0, self.count, self.findings)
+        leaves = np.zeros((self.count, 32), np.uint8)
+        found = Rows(ids, deleted != 0, leaves)
+        fresh = np.ones(self.count, bool)
+        if known is not None and changed is not None and len(known.ids):
+            at = np.minimum(np.searchsorted(known.ids, ids), len(known.ids) - 1)
+            fresh = known.ids[at] != ids
+            fresh |= np.isin(ids, np.fromiter(changed, np.int64, len(changed)))
+            leaves[~fresh] = known.leaves[at[~fresh]]
+        for start, stop in _runs(fresh):
+            numbers, texts, failed = self.read(start, stop)
+            hashes = b"".join(hash_rows(encode_rows(RECORD, numbers, texts)))
+            leaves[start:stop] = np.frombuffer(hashes, np.uint8).reshape(-1, 32)
+            for row, fields in failed.items():
+                leaves[row] = 0
+                found.unreadable[row] = fields
+        return found
+
+
+def _runs(fresh: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Row ranges that cover the fresh rows: neighbouring ones joined, none longer than a block."""
+    wanted = np.flatnonzero(fresh)
+    if not len(wanted):
+        return
+    starts = np.flatnonzero(np.diff(wanted, prepend=wanted[0] - _LEAST - 1) > _LEAST)
+    ends = np.append(starts[1:], len(wanted))
+    for first, last in zip(wanted[starts].tolist(), wanted[ends - 1].tolist(), strict=True):
+        for start in range(first, last + 1, _BLOCK):
+            yield start, min(start + _BLOCK, last + 1)
+
+
+# ---------------------------------------------------------------- everything else
+
+
+def settings(file: Any, findings: Findings) -> dict[str, str]:
+    """Every attribute of /meta as `int:…`, `float:…` (16 hex digits of the IEEE double), `text:…` or `other:…`."""
+    group = open_group(file, "meta")
+    found: dict[str, str] = {}
+    if group is None:
+        findings.add("group-missing", "/meta is missing or cannot be opened", dataset="/meta")
+        return found
+    try:
+        names = list(group.attrs)
+    except FAULTS:
+        findings.add("settings-unreadable", "the attributes of /meta cannot be read", dataset="/meta")
+        return found
+    for name in names:
+        try:
+            found[name] = setting_text(group.attrs[name])
+        except FAULTS:
+            findings.add("settings-unreadable", f"attribute {name!r} of /meta cannot be read", setting=name)
+    return found
+
+
+def setting_text(value: Any) -> str:
+    """Canonical text of an attribute's value."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    if isinstance(value, str):
+        return f"text:{value}"
+    if isinstance(value, (bool, int, np.bool_, np.integer)):
+        return f"int:{int(value)}"
+    if isinstance(value, (float, np.floating)):
+        return f"float:{np.array(value, '>f8').tobytes().hex()}"
+    array = np.asarray(value)
+    content = repr(value).encode("utf-8", "surrogateescape") if array.dtype.hasobject else array.tobytes()
+    return f"other:{array.dtype.str}:{array.shape}:{sha256(content).hexdigest()}"
+
+
+def setting_value(text: str) -> Any:
+    """The value behind a canonical text, for reports."""
+    kind, _, rest = text.partition(":")
+    if kind == "int":
+        return int(rest)
+    if kind == "float":
+        value = float(np.frombuffer(bytes.fromhex(rest), ">f8")[0])
+        return value if np.isfinite(value) else str(value)
+    return rest.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def tables(file: Any, findings: Findings) -> dict[str, dict[str, Any]]:
+    """Row count and digest of sessions, entities, relations and aliases."""
+    found = {}
+    for name, (group_name, numbers, texts) in TABLES.items():
+        group = open_group(file, group_name)
+        kinds = [*numbers, *((text, "text") for text in texts)]
+        absent = group is None or all(column not in group for column, _ in kinds)  # as good as an empty table
+        columns = [StoredColumn(group, column, kind, findings, optional=absent) for column, kind in kinds]
+        count = max(column.rows for column in columns)
+        if any(column.rows != count for column in columns if column.dataset is not None):
+            findings.add("column-length", f"the columns of {name} differ in length", table=name)
+        values = [column.read(0, count, findings)[0] for column in columns]
+        leaves = hash_rows(encode_rows(TABLE_ROW, values[: len(numbers)], values[len(numbers) :])) if count else []
+        found[name] = {"rows": count, "digest": table_digest(leaves).hex()}
+    return found
+
+
+def columns(file: Any, findings: Findings) -> dict[str, str]:
+    """Digest of every other dataset of the product's groups, by path: /meta, /events, /audit and whatever was added."""
+    named = {f"/memory/{name}" for name, _, _ in (*NUMBERS, *TEXTS)}
+    for group_name, numbers, texts in TABLES.values():
+        named |= {f"/{group_name}/{name}" for name in (*(number for number, _ in numbers), *texts)}
+    found: dict[str, str] = {}
+    for group_name in GROUPS:
+        group = open_group(file, group_name)
+        if group is None:
+            continue
+        try:
+            names = list(group)
+        except FAULTS:
+            findings.add("group-unreadable", f"/{group_name} cannot be listed", dataset=f"/{group_name}")
+            continue
+        for name in names:
+            if f"/{group_name}/{name}" not in named:
+                found[f"/{group_name}/{name}"] = _dataset_digest(group, name, findings)
+    return found
+
+
+def _dataset_digest(group: Any, name: str, findings: Findings) -> str:
+    """SHA-256 over a line `type:dimensions` and the values; "unreadable" or "other" where there are none to hash."""
+    dataset = open_dataset(group, name, findings)
+    if dataset is None:
+        return "other"
+    try:
+        values = dataset[()]
+        text = is_text(dataset.dtype)
+    except FAULTS:
+        findings.add("column-unreadable", f"{dataset.name} cannot be read", dataset=dataset.name)
+        return "unreadable"
+    shape = "x".join(map(str, dataset.shape))
+    if text:
+        items = [item if isinstance(item, bytes) else str(item).encode() for item in _flat(values)]
+        lengths = np.fromiter(map(len, items), "<u4", len(items)).tobytes()
+        return sha256(b"".join((f"text:{shape}\n".encode(), lengths, *items))).hexdigest()
+    array = np.asarray(values)
+    if array.dtype.kind not in "iufb":
+        return "other"
+    array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return sha256(f"{array.dtype.str}:{shape}\n".encode() + array.tobytes()).hexdigest()
+
+
+def _flat(values: Any) -> Iterable[Any]:
+    flat: Sequence[Any] = np.asarray(values).ravel().tolist()
+    return flat
