@@ -1,0 +1,134 @@
+"""HDF5 through our own file object, over the storage shim (spec/log-v4.md § 5).
+
+h5py reports success in some cases where its file object raised, and a full disk can crash the interpreter when HDF5
+writes to a path by itself. So a write that fails is recorded, HDF5 is left to finish on whatever it has, and the error
+is raised after the file is closed.
+
+Invariants: HDF5 never sees an exception of ours; no write is lost without StorageError; whatever h5py raises on a
+damaged file leaves here as DamagedError or NotAStoreError, naming the file and the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import h5py
+
+from clawmem_core.errors import ClawmemError, DamagedError, NotAStoreError, StorageError
+from clawmem_core.storage import fs
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: what every HDF5 since 1.10 reads; headers of this version carry checksums
+VERSIONS = ("v110", "v110")
+#: what h5py raises for a file that is not what it says; MemoryError: a length nobody can mean
+FAULTS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError, MemoryError, AttributeError)
+
+
+class _FileObject:
+    """What HDF5 reads from and writes to: positions over one descriptor. `error` is the first failure, or None."""
+
+    def __init__(self, fd: int, path: str) -> None:
+        self.fd, self.path = fd, path
+        self.error: StorageError | None = None
+        self._at = 0
+        self._size = fs.fstat(fd).st_size
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int) -> bytes:
+        buffer = bytearray(size)
+        return bytes(buffer[: self.readinto(buffer)])
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = len(buffer)
+        data = b""
+        try:
+            data = fs.pread(self.fd, wanted, self._at)
+        except StorageError as error:
+            self._failed(error)
+        buffer[: len(data)] = data
+        if len(data) < wanted and self.error:
+            buffer[len(data) :] = bytes(wanted - len(data))
+            return wanted
+        return len(data)
+
+    def write(self, data: Any) -> int:
+        if self.error is None:
+            try:
+                fs.pwrite(self.fd, data, self._at)
+            except StorageError as error:
+                self._failed(error)
+        self._at += len(data)
+        self._size = max(self._size, self._at)
+        return len(data)
+
+    def truncate(self, size: int) -> int:
+        if self.error is None:
+            try:
+                fs.truncate(self.fd, size)
+            except StorageError as error:
+                self._failed(error)
+        self._size = size
+        return size
+
+    def flush(self) -> None:
+        """Nothing is buffered here."""
+
+    def _failed(self, error: StorageError) -> None:
+        """Keep the first failure, under the name the caller knows the file by (not that of a temporary file)."""
+        if self.error is None:
+            self.error = StorageError(path=self.path, detail=error.fields["detail"], errno=error.fields["errno"])
+
+
+@contextmanager
+def writing(fd: int, path: str) -> Iterator[h5py.File]:
+    """A new HDF5 file in the empty file `fd`; `path` is the name that errors carry.
+
+    Raises StorageError, after HDF5 has closed, when any read or write failed; an error of the body otherwise.
+    """
+    raw = _FileObject(fd, path)
+    try:
+        with h5py.File(raw, "w", libver=VERSIONS) as file:
+            yield file
+    except (ClawmemError, *FAULTS):
+        if raw.error:
+            raise raw.error from None
+        raise
+    if raw.error:
+        raise raw.error
+
+
+def open_for_reading(fd: int, path: str) -> h5py.File:
+    """The HDF5 file in descriptor `fd`, which must stay open as long as it is used.
+
+    Raises NotAStoreError where there is no HDF5 file, DamagedError where there was one, StorageError.
+    """
+    if fs.pread(fd, len(SIGNATURE), 0) != SIGNATURE:
+        raise NotAStoreError(path=path, detail="it is no HDF5 file")
+    raw = _FileObject(fd, path)
+    try:
+        return h5py.File(raw, "r")
+    except FAULTS as error:
+        if raw.error:
+            raise raw.error from None
+        raise DamagedError(path=path, detail=_reason(error)) from None
+
+
+@contextmanager
+def reading(path: str, name: str) -> Iterator[None]:
+    """Around every access to an object of a file: what h5py raises becomes DamagedError naming file and object."""
+    try:
+        yield
+    except FAULTS as error:
+        raise DamagedError(path=path, detail=f"{name}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return str(error.args[0]) if error.args else type(error).__name__
