@@ -39,14 +39,12 @@ class ConfidenceConfig:
 
 
 def confident(hits: Iterable[Hit], config: ConfidenceConfig | None = None) -> list[Hit]:
-    """The hits that are similar enough, in their order. Give it the whole ranked union, cut to a page afterwards."""
+    """The hits that are similar enough, in their order. Give it the whole ranked union, cut to a page afterwards.
+
+    `--min-score X` alone is `ConfidenceConfig(min_score=X, min_gap=inf)`.
+    """
     chosen = config or ConfidenceConfig()
     given = list(hits)
     best = max((hit.similarity for hit in given), default=0.0)
     kept = [hit for hit in given if hit.similarity >= chosen.min_score and best - hit.similarity <= chosen.min_gap]
     return kept if chosen.max_results is None else kept[: chosen.max_results]
-
-
-def at_least(hits: Iterable[Hit], min_score: float) -> list[Hit]:
-    """The hits of at least this similarity (`--min-score`), in their order."""
-    return [hit for hit in hits if hit.similarity >= min_score]

@@ -106,9 +106,9 @@ def tokenizer(name: str = DEFAULT) -> Tokenizer:
     """
     known = _LOADED.get(name)
     if known is None:
-        language, _, version = name.partition("-")
+        language, dash, version = name.partition("-")
         supported = language in ("english", "plain") or language in languages()
-        if version not in ("", str(VERSION)) or not supported:
+        if not supported or (dash and version != str(VERSION)):
             raise InvalidInputError(
                 field="tokenizer", detail=f"{name!r} is unknown; known are {', '.join(languages())}, version {VERSION}"
             )
