@@ -8,77 +8,70 @@ to flush at exit and a reader that went away shows at once as BrokenPipeError. s
 from __future__ import annotations
 
 import os
-from _json import encode_basestring, encode_basestring_ascii
+from _json import encode_basestring, encode_basestring_ascii, make_encoder
 
 from clawmem_core.errors import StorageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any, Final
 
     from clawmem_core.errors import ClawmemError
+    from clawmem_core.storage.log import Report
 
 _STDOUT: Final = 1
 _STDERR: Final = 2
 quiet = False  # set once from --quiet; silences warnings and summaries, never errors
 
 
-def json_text(value: Any, indent: str = "", step: str = "") -> str:
-    """JSON of dicts, lists, tuples, str, int, float, bool and None; with a `step`, one member a line, indented by it.
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
-    Text stands as it is (UTF-8 once printed); one with a lone surrogate, which UTF-8 cannot carry, is ASCII-escaped.
+
+_encode: Final = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)
+_encode_ascii: Final = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False)
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON on one line, without blanks, of dicts, lists, tuples, str, int, float, bool and None.
+
+    Text stands as UTF-8; where it holds a lone surrogate, which UTF-8 cannot carry, the whole value is ASCII-escaped.
     Raises ValueError for NaN and Infinity, TypeError for anything else.
     """
-    kind = type(value)
-    if kind is str:
-        text: str = encode_basestring(value)
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            text = encode_basestring_ascii(value)
-        return text
-    if kind is float:
-        if value - value != 0.0:
-            raise ValueError(f"{value} is no JSON value")
-        return float.__repr__(value)
-    if kind is int:
-        return int.__repr__(value)
-    if value is None:
-        return "null"
-    if value is True:
-        return "true"
-    if value is False:
-        return "false"
-    inner = indent + step
-    colon = ": " if step else ":"
-    if kind is dict:
-        parts = [f"{json_text(str(key))}{colon}{json_text(item, inner, step)}" for key, item in value.items()]
-        opening, closing = "{", "}"
-    elif kind is list or kind is tuple:
-        parts = [json_text(item, inner, step) for item in value]
-        opening, closing = "[", "]"
+    try:
+        return "".join(_encode(value, 0)).encode()
+    except UnicodeEncodeError:
+        return "".join(_encode_ascii(value, 0)).encode()
+
+
+def _indented(value: Any, indent: str = "\n") -> bytes:
+    """JSON with one member a line, for people."""
+    if not value or not isinstance(value, dict | list | tuple):
+        return json_bytes(value)
+    inner = indent + "  "
+    if isinstance(value, dict):
+        parts = [json_bytes(str(key)) + b": " + _indented(item, inner) for key, item in value.items()]
+        opening, closing = b"{", b"}"
     else:
-        raise TypeError(f"{kind.__name__} has no JSON form")
-    if not parts:
-        return opening + closing
-    if not step:
-        return opening + ",".join(parts) + closing
-    return f"{opening}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{closing}"
+        parts = [_indented(item, inner) for item in value]
+        opening, closing = b"[", b"]"
+    start = inner.encode()
+    return opening + start + (b"," + start).join(parts) + indent.encode() + closing
 
 
 def document(value: Any) -> None:
     """Print one JSON document: indented on a terminal, on one line otherwise."""
-    write((json_text(value, step="  " if os.isatty(_STDOUT) else "") + "\n").encode())
+    write((_indented(value) if os.isatty(_STDOUT) else json_bytes(value)) + b"\n")
 
 
 def line(value: Any) -> None:
     """Print one object of a stream, always on one line."""
-    write((json_text(value) + "\n").encode())
+    write(json_bytes(value) + b"\n")
 
 
 def write(data: bytes) -> None:
-    """All bytes to stdout at once. Raises BrokenPipeError; StorageError for a closed stdout or a full disk behind it."""
+    """All bytes to stdout at once. Raises BrokenPipeError, and StorageError for a closed stdout or a full disk."""
     view = memoryview(data)
     while view:
         try:
@@ -109,6 +102,12 @@ def warning(code: str, message: str) -> None:
         _say({"warning": {"code": code, "message": message}}, f"warning: {message}")
 
 
+def reports(found: Iterable[Report]) -> None:
+    """What the engine noticed about the store's files and went on with."""
+    for report in found:
+        warning(report.code, report.message)
+
+
 def summary(values: Mapping[str, Any]) -> None:
     """One line about a whole stream."""
     if not quiet:
@@ -118,8 +117,8 @@ def summary(values: Mapping[str, Any]) -> None:
 
 def _say(value: dict[str, Any], text: str) -> None:
     """A line on stderr: the text on a terminal, JSON otherwise."""
-    shown = text if os.isatty(_STDERR) else json_text(value)
+    shown = text.encode("utf-8", "backslashreplace") if os.isatty(_STDERR) else json_bytes(value)
     try:
-        os.write(_STDERR, (shown + "\n").encode("utf-8", "backslashreplace"))
+        os.write(_STDERR, shown + b"\n")
     except OSError:
         return  # nobody listens; the exit code still tells

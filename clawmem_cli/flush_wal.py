@@ -1,0 +1,20 @@
+"""`clawmem flush-wal`: a checkpoint, by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clawmem_cli import output
+from clawmem_cli.writing import open_store
+
+if TYPE_CHECKING:
+    from clawmem_cli.parsing import Arguments
+
+
+def run(args: Arguments) -> int:
+    """Move the log's entries into the file."""
+    with open_store(args) as store:
+        flushed = store.flush_wal()
+        pending = store.stats()["wal_pending"]
+    output.document({"status": "flushed", "entries_flushed": flushed, "wal_pending": pending})
+    return 0

@@ -1,0 +1,107 @@
+"""JSON input: one strict object or array, or many lines at orjson's speed with the strict parser's verdicts.
+
+Invariants: no duplicate keys, NaN, byte order mark, invalid UTF-8 or trailing data ever gets through; an error names
+the line; every length is bounded before it is read. HOT; orjson is imported by `LineParser` only.
+"""
+
+from __future__ import annotations
+
+import os
+
+from clawmem_core.contract.canonical import parse_json
+from clawmem_core.errors import InvalidInputError, InvalidJsonError, StorageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+MAX_INPUT: Final = 64 << 20  # bytes of one JSON document
+_STEP: Final = 1 << 18
+_EXACT: Final = 2.0**53  # beyond it orjson and the strict parser may differ on whole numbers
+_STDIN: Final = 0
+
+
+def read_step() -> bytes:
+    """The next bytes of stdin; b"" at its end. Raises StorageError."""
+    try:
+        return os.read(_STDIN, _STEP)
+    except OSError as error:
+        raise StorageError(path="standard input", detail=os.strerror(error.errno or 0)) from None
+
+
+def read_all() -> bytes:
+    """All of stdin. Raises InvalidInputError beyond 64 MiB."""
+    parts: list[bytes] = []
+    size = 0
+    while part := read_step():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_INPUT:
+            raise InvalidInputError(field="stdin", detail=f"holds more than {MAX_INPUT >> 20} MiB")
+    return b"".join(parts)
+
+
+def read_object(text: str | None) -> dict[str, Any]:
+    """The one JSON object in `text`, or on stdin where that is None or "-"."""
+    given: str | bytes = read_all() if text is None or text == "-" else text
+    if not given.strip():
+        raise InvalidJsonError(line=1, detail="there is nothing; one JSON object is expected")
+    return parse_object(given)
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """A JSON object without duplicate keys. Raises InvalidJsonError, DuplicateKeyError."""
+    value = parse_json(text, refuse_duplicates=True)
+    if not isinstance(value, dict):
+        raise InvalidJsonError(line=1, detail=f"one JSON object is expected, not {_kind(value)}")
+    return value
+
+
+def parse_array(name: str, text: str) -> list[Any]:
+    """A JSON array, given to option `name`; "-" reads it from stdin."""
+    value = parse_json(read_all() if text == "-" else text, refuse_duplicates=True)
+    if not isinstance(value, list):
+        raise InvalidInputError(field=name, detail=f"must be a JSON array, not {_kind(value)}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    for kind, word in ((list, "an array"), (str, "a text"), (bool, "true or false"), ((int, float), "a number")):
+        if isinstance(value, kind):
+            return word
+    return "null"
+
+
+class LineParser:
+    """Parses lines that hold one object each: by orjson where its answer is provably the strict parser's."""
+
+    __slots__ = ("_loads",)
+
+    def __init__(self) -> None:
+        import orjson
+
+        self._loads = orjson.loads
+
+    def parse(self, line: bytes) -> dict[str, Any]:
+        """What `parse_object` gives for this line.
+
+        orjson keeps the last of two equal keys. Each colon of the line stands behind a key or inside a text; so if no
+        text is escaped in a way that hides a colon, there are exactly as many colons as members and colons in texts,
+        unless a member was dropped. Whatever this rule or orjson does not settle goes to the strict parser.
+        """
+        try:
+            value = self._loads(line)
+        except ValueError:
+            return parse_object(line)
+        if type(value) is not dict or b"\\u003" in line:
+            return parse_object(line)
+        colons = len(value)
+        for key, item in value.items():
+            kind = type(item)
+            if kind is str:
+                colons += item.count(":")
+            elif kind is dict or ((kind is int or kind is float) and not -_EXACT < item < _EXACT):
+                return parse_object(line)
+            if ":" in key:
+                colons += key.count(":")
+        return value if line.count(b":") == colons else parse_object(line)

@@ -1,0 +1,109 @@
+"""`clawmem save --ndjson`: one record a line, one answer a line, committed in groups.
+
+Invariants: a line is answered only after it is durable; a group is committed and answered when stdin has nothing to
+read, or at 64 lines or 1 MiB; while stdin is idle the lock is free; a refused line changes nothing and never stops the
+stream; memory does not grow with the stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clawmem_cli import output
+from clawmem_cli.jsonin import LineParser
+from clawmem_cli.lines import Idle, numbered_lines
+from clawmem_cli.save import warn_unknown
+from clawmem_core import door
+from clawmem_core.errors import ClawmemError, PartialError
+from clawmem_core.writer import Writer
+
+if TYPE_CHECKING:
+    from clawmem_cli.parsing import Arguments
+
+_GROUP_LINES = 64
+_GROUP_BYTES = 1 << 20
+#: exit codes of errors that are about one line; all others end the stream
+OF_A_LINE = frozenset((2, 4, 14, 15, 16))
+
+
+class _Stream:
+    """One run: the writer while it is needed, the answers of the group, and the tally."""
+
+    def __init__(self, args: Arguments) -> None:
+        self.args = args
+        self.parser = LineParser()
+        self.writer: Writer | None = None
+        self.answers: list[bytes] = []
+        self.bytes = 0
+        self.tally = {"saved": 0, "updated": 0, "refused": 0}
+        self.unknown: dict[str, None] = {}
+
+    def take(self, number: int, line: bytes) -> None:
+        """Stage one line, or note why it is refused."""
+        if self.writer is None:
+            self.writer = Writer.open(self.args.path, self.args.lock_timeout, self.args.actor)
+            output.reports(self.writer.reports)
+        writer = self.writer
+        try:
+            fields = self.parser.parse(line)
+            for name in door.unknown_keys(fields, self.args.strict_keys):
+                if name not in self.unknown and len(self.unknown) < 1000:
+                    self.unknown[name] = None
+                    warn_unknown([name])
+            status, index = writer.save(door.object_record(fields, writer.header.dim, writer.float16))
+        except ClawmemError as problem:
+            if problem.exit not in OF_A_LINE:
+                raise
+            self.refuse(number, problem)
+        else:
+            self.tally[status] += 1
+            self.answers.append(b'{"line":%d,"status":"%s","index":%d}\n' % (number, status.encode(), index))
+        self.bytes += len(line)
+        if len(self.answers) >= _GROUP_LINES or self.bytes >= _GROUP_BYTES:
+            self.commit()
+
+    def refuse(self, number: int, problem: ClawmemError) -> None:
+        """Answer a line with its error."""
+        self.tally["refused"] += 1
+        answer: dict[str, Any] = {"line": number, "status": "refused", "error": problem.document()}
+        self.answers.append(output.json_bytes(answer) + b"\n")
+
+    def commit(self) -> None:
+        """Make the group durable, then answer it."""
+        if self.writer is not None:
+            self.writer.commit(sync=not self.args.no_sync)
+        if self.answers:
+            output.write(b"".join(self.answers))
+        self.answers.clear()
+        self.bytes = 0
+
+    def rest(self) -> None:
+        """Nothing to read: finish the group and let the lock go."""
+        self.commit()
+        self.close()
+
+    def close(self) -> None:
+        if self.writer is not None:
+            writer, self.writer = self.writer, None
+            writer.close()
+
+
+def run_stream(args: Arguments) -> int:
+    """Save every line of stdin; exit 3 when some were refused."""
+    stream = _Stream(args)
+    try:
+        for item in numbered_lines():
+            if isinstance(item, Idle):
+                stream.rest()
+            elif isinstance(item.content, ClawmemError):
+                stream.refuse(item.number, item.content)
+            else:
+                stream.take(item.number, item.content)
+        stream.rest()
+    finally:
+        stream.close()
+    refused, total = stream.tally["refused"], sum(stream.tally.values())
+    output.summary({"lines": total, **stream.tally})
+    if refused:
+        raise PartialError(refused=refused, total=total)
+    return 0
