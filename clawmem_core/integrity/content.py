@@ -1,9 +1,9 @@
 """What a store's HDF5 file holds, read for hashing: tolerant of any edit, and naming what cannot be read.
 
 Invariants: nothing is trusted and nothing is repaired; a column that is missing, too short, of another type or
-unreadable becomes a finding, and the rows it concerns get a leaf that equals no signed one; links, external files and
-virtual datasets are never followed; no column is read whose size its stored bytes cannot justify. Signing and verifying
-read through this module alone, so they hash the same bytes. Hash inputs: docs/format.md § 7.
+unreadable becomes a finding, and a row that cannot be read has a leaf of zeros, which no SHA-256 is; links, external
+files and virtual datasets are never followed; no column is read whose size its stored bytes cannot justify. Signing and
+verifying read through this module alone, so they hash the same bytes. Hash inputs: docs/format.md § 7.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clawmem_core.storage.hdf5_file import FAULTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Any, Final
 
     from numpy.typing import NDArray
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 #: columns of a record in the order in which they are hashed: dataset of /memory, type, name in reports
 NUMBERS: Final = (
     ("tombstones", "u1", "deleted"),
+    ("hidden", "u1", "hidden"),
     ("ids", "i8", "index"),
     ("timestamps", "f8", "timestamp"),
     ("activation_weights", "f4", "activation"),
@@ -40,7 +41,8 @@ TEXTS: Final = (
     ("keys", "text", "key"),
     ("source_ids", "text", "source_id"),
 )
-OPTIONAL: Final = ("keys", "source_ids")  # absent means empty texts
+OPTIONAL: Final = ("hidden", "keys", "source_ids")  # absent means all zero, empty texts
+_TOMBSTONES, _HIDDEN, _IDS = range(3)
 
 #: tables whose row order means nothing: name -> (group, numeric columns, text columns) in hashing order
 TABLES: Final = {
@@ -62,7 +64,6 @@ TABLES: Final = {
     "aliases": ("knowledge_graph", (("alias_entity_ids", "i8"),), ("alias_strings",)),
 }
 GROUPS: Final = ("meta", "memory", "sessions", "knowledge_graph", "events", "audit")
-UNREADABLE: Final = bytes(32)  # leaf of a row that cannot be read; no SHA-256 has this value
 
 _BLOCK: Final = 8192  # rows read at a time
 _LEAST: Final = 64  # rows given up together where a block cannot be read
@@ -88,13 +89,20 @@ class Findings:
 
 
 class Rows:
-    """The records of a file: `ids` i64[N] in file order, `deleted` bool[N], `leaves` u8[N, 32]."""
+    """The records of a file, in file order.
 
-    __slots__ = ("deleted", "ids", "leaves", "unreadable")
+    `numbers`: the columns NUMBERS; `ids` i64[N] is one of them. `deleted` bool[N]. `leaves` u8[N, 32]. `unreadable`:
+    row -> report names of the fields that could not be read.
+    """
 
-    def __init__(self, ids: NDArray[np.int64], deleted: NDArray[np.bool_], leaves: NDArray[np.uint8]) -> None:
-        self.ids, self.deleted, self.leaves = ids, deleted, leaves
-        self.unreadable: dict[int, list[str]] = {}  # row -> report names of the fields that could not be read
+    __slots__ = ("deleted", "ids", "leaves", "numbers", "unreadable")
+
+    def __init__(self, numbers: list[NDArray[Any]]) -> None:
+        self.numbers = numbers
+        self.ids: NDArray[np.int64] = numbers[_IDS]
+        self.deleted: NDArray[np.bool_] = (numbers[_TOMBSTONES] != 0) & (numbers[_HIDDEN] == 0)
+        self.leaves = np.zeros((len(self.ids), 32), np.uint8)
+        self.unreadable: dict[int, list[str]] = {}
 
     def live_leaves(self) -> list[bytes]:
         """Leaf hashes of the live records in ascending id order."""
@@ -111,7 +119,8 @@ def as_list(leaves: NDArray[np.uint8]) -> list[bytes]:
 class StoredColumn:
     """One column of a table: readable by row range, whatever happened to it.
 
-    `kind`: "text", "vector:" and a numpy type code, or a numpy type code. `rows`: its length, 0 where it is missing or no such column.
+    `kind`: "text", "vector:" and a numpy type code, or a numpy type code. `rows`: its length, 0 where it is missing or
+    no such column.
     """
 
     __slots__ = ("dataset", "kind", "path", "report_name", "rows", "width")
@@ -261,41 +270,50 @@ class Records:
                     "column-length", f"{column.path} has {column.rows} rows of {self.count}", dataset=column.path
                 )
 
-    def read(self, start: int, stop: int) -> tuple[list[NDArray[Any]], list[list[bytes]], dict[int, list[str]]]:
-        """Number and text columns of rows start to stop, and the fields by row that could not be read."""
-        values: list[Any] = []
+    def numbers(self) -> Rows:
+        """All rows with their number columns; the leaves are still zero."""
         failed: dict[int, list[str]] = {}
-        for column in self.columns:
-            found, ranges = column.read(start, stop, self.findings)
-            values.append(found)
-            for first, last in ranges:
-                for row in range(first, last):
-                    failed.setdefault(row, []).append(column.report_name)
-        return values[: len(NUMBERS)], values[len(NUMBERS) :], failed
-
-    def rows(self, known: Rows | None = None, changed: frozenset[int] | set[int] | None = None) -> Rows:
-        """Ids, deleted flags and leaf hashes of all rows.
-
-        `known`: rows hashed earlier, whose leaves are taken over for every id that is not in `changed`.
-        """
-        ids, _ = self.columns[1].read(0, self.count, self.findings)
-        deleted, _ = self.columns[0].read(0, self.count, self.findings)
-        leaves = np.zeros((self.count, 32), np.uint8)
-        found = Rows(ids, deleted != 0, leaves)
-        fresh = np.ones(self.count, bool)
-        if known is not None and changed is not None and len(known.ids):
-            at = np.minimum(np.searchsorted(known.ids, ids), len(known.ids) - 1)
-            fresh = known.ids[at] != ids
-            fresh |= np.isin(ids, np.fromiter(changed, np.int64, len(changed)))
-            leaves[~fresh] = known.leaves[at[~fresh]]
-        for start, stop in _runs(fresh):
-            numbers, texts, failed = self.read(start, stop)
-            hashes = b"".join(hash_rows(encode_rows(RECORD, numbers, texts)))
-            leaves[start:stop] = np.frombuffer(hashes, np.uint8).reshape(-1, 32)
-            for row, fields in failed.items():
-                leaves[row] = 0
-                found.unreadable[row] = fields
+        found = Rows([self._read(column, 0, self.count, failed) for column in self.columns[: len(NUMBERS)]])
+        found.unreadable = failed
         return found
+
+    def texts(self, start: int, stop: int, failed: dict[int, list[str]]) -> list[list[bytes]]:
+        """The columns TEXTS of rows start to stop; what cannot be read is added to `failed`."""
+        return [self._read(column, start, stop, failed) for column in self.columns[len(NUMBERS) :]]
+
+    def _read(self, column: StoredColumn, start: int, stop: int, failed: dict[int, list[str]]) -> Any:
+        values, ranges = column.read(start, stop, self.findings)
+        for first, last in ranges:
+            for row in range(first, last):
+                failed.setdefault(row, []).append(column.report_name)
+        return values
+
+    def rows(self, known: Rows | None = None, changed: Collection[int] = ()) -> Rows:
+        """All rows with their leaf hashes.
+
+        `known`: rows hashed earlier, in ascending id order. Their leaves are taken over where every number is the same
+        and the id is not in `changed`: the records whose texts or vector may be others.
+        """
+        found = self.numbers()
+        fresh = np.ones(self.count, bool)
+        if known is not None and len(known.ids) and self.count:
+            at = np.minimum(np.searchsorted(known.ids, found.ids), len(known.ids) - 1)
+            fresh = np.isin(found.ids, np.fromiter(changed, np.int64, len(changed)))
+            for mine, theirs in zip(found.numbers, known.numbers, strict=True):
+                fresh |= _bits(mine) != _bits(theirs)[at]
+            found.leaves[~fresh] = known.leaves[at[~fresh]]
+        for start, stop in _runs(fresh):
+            texts = self.texts(start, stop, found.unreadable)
+            rows = encode_rows(RECORD, [column[start:stop] for column in found.numbers], texts)
+            found.leaves[start:stop] = np.frombuffer(b"".join(hash_rows(rows)), np.uint8).reshape(-1, 32)
+        for row in found.unreadable:
+            found.leaves[row] = 0
+        return found
+
+
+def _bits(values: NDArray[Any]) -> NDArray[Any]:
+    """The values as unsigned integers of their size: equal only where the bytes are."""
+    return values.view(f"u{values.dtype.itemsize}")
 
 
 def _runs(fresh: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,122 @@
+"""Signing checkpoints: what `checkpoint()` calls before it reads a store file and before it closes the new one.
+
+Invariants: a signed store is signed again only after everything in it was found to be what was signed; a record's hash
+is taken over from the checkpoint before only if that was verified here; a file never carries a seal that does not
+describe it, or else verification fails, so nothing is laundered.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import numpy as np
+
+from clawmem_core import clock
+from clawmem_core.errors import IntegrityError, InternalError, WrongKeyError
+from clawmem_core.integrity import content, manifest, note
+from clawmem_core.integrity.check import check_file
+from clawmem_core.integrity.content import Findings, Records, Rows
+from clawmem_core.integrity.keys import SecretKey, load_secret
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from typing import Any
+
+
+class Signing:
+    """A key and what is known of the checkpoint that is being replaced.
+
+    `rotate`: sign a store that another key signed. After `before`: `starts` (the store was unsigned) and `rotates`
+    (another key signed it) say what the next seal does; `previous_key_id` names that key.
+    """
+
+    __slots__ = ("_hashes", "_key", "_known", "_pending", "previous_key_id", "rotate", "rotates", "starts")
+
+    def __init__(self, key: SecretKey, rotate: bool = False) -> None:
+        self._key, self.rotate = key, rotate
+        self._hashes: list[bytes] = []
+        self._known: dict[str, Rows] = {}  # checkpoint id -> rows whose leaves are right for it
+        self._pending: dict[str, Rows] = {}
+        self.previous_key_id = ""
+        self.starts = True
+        self.rotates = False
+
+    @classmethod
+    def from_file(cls, path: str, *, insecure: bool = False, rotate: bool = False) -> Signing:
+        """With the secret key in a file. Raises KeyFileError."""
+        return cls(load_secret(path, insecure), rotate)
+
+    @property
+    def key_id(self) -> str:
+        """Name of the key that signs."""
+        return self._key.public.key_id
+
+    def before(self, file: Any, path: str, *, signed: bool = False) -> None:
+        """Verify the store file that is to be replaced; the first time with all its records.
+
+        `file`: the open HDF5 file. `signed`: its settings or its log say that it is signed. An unsigned file passes.
+        Raises WrongKeyError, IntegrityError.
+        """
+        findings = Findings()
+        seal = manifest.read(file, findings)
+        self.starts, self.rotates, self._hashes = seal is None, False, []
+        if seal is None and not signed and findings.valid:
+            return
+        if seal is None:
+            raise _refused(path, findings, "it was signed, and the signature is gone")
+        try:
+            signed_manifest = manifest.decode(seal.manifest)
+        except ValueError as error:
+            raise _refused(path, findings, f"its manifest cannot be read: {error}") from None
+        self.previous_key_id = signed_manifest.key_id
+        self.rotates = signed_manifest.public_key != self._key.public.hex
+        if self.rotates and not self.rotate:
+            raise WrongKeyError(path=path, expected=signed_manifest.key_id, given=self.key_id)
+        id = signed_manifest.checkpoint_id
+        if id in self._pending:
+            self._known = self._pending
+        found = check_file(file, None if self.rotates else self._key.public, findings, self._known.get(id))
+        if not findings.valid:
+            raise _refused(path, findings, "it is not what was signed")
+        if found.rows is not None:
+            self._known = {id: found.rows}
+        self._pending = {}
+        self._hashes = seal.hashes()
+
+    def seal(self, file: Any, path: str, changed: Collection[int] | None = None) -> None:
+        """Write /integrity into the new, otherwise finished HDF5 file.
+
+        `changed`: ids of records whose texts or vector may differ from the file `before` saw (new ids need not be
+        named); None hashes every record. Raises IntegrityError where the file does not hold what it should.
+        """
+        findings = Findings()
+        settings = content.settings(file, findings)
+        records = Records(file, findings, settings.get("float16") == "int:1")
+        known = next(iter(self._known.values()), None) if changed is not None else None
+        rows = records.rows(known, changed or ())
+        made = manifest.describe(
+            file, rows, findings, hashes=self._hashes, key=self._key.public, signed_at=clock.now_us()
+        )
+        if findings.items:
+            raise _refused(path, findings, "the new file cannot be signed")
+        if len(rows.ids) > 1 and bool((np.diff(rows.ids) <= 0).any()):
+            raise InternalError(detail="the records to sign are not in id order")
+        data = made.encode()
+        chain = manifest.chain_value([*self._hashes, sha256(data).digest()])
+        signed_note = note.make(note.of_manifest(made, chain), self._key)
+        earlier = np.frombuffer(b"".join(self._hashes), np.uint8).reshape(-1, 32)
+        manifest.write(file, manifest.Seal(data, self._key.sign(data), signed_note, earlier, rows.ids, rows.leaves))
+        self._pending = {made.checkpoint_id: rows}
+
+
+def _refused(path: str, findings: Findings, detail: str) -> IntegrityError:
+    first = findings.items[0]["message"] if findings.items else ""
+    count = len(findings.items)
+    more = f" (and {count - 1} more findings)" if count > 1 else ""
+    return IntegrityError(path=path, detail=f"{detail}{': ' if first else ''}{first}{more}; nothing was signed")
+
+
+def is_signed(file: Any) -> bool:
+    """Whether an open HDF5 file carries a seal, readable or not."""
+    return "integrity" in file
