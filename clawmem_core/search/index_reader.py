@@ -1,0 +1,361 @@
+"""The checkpointed rows of a store, read from its index: what overlays, readers and executors stand on.
+
+Loaded by one-shot commands: neither numpy nor h5py is needed. The stored vectors are read from the HDF5 file itself,
+at the offsets the index holds.
+
+Invariants: what is handed out was checked (index_sections.py); an index that is not the one of this very HDF5 file is
+never used; every failure is UnusableIndex, upon which the caller builds the same bytes from the HDF5 file and goes on.
+"""
+
+from __future__ import annotations
+
+from clawmem_core.errors import StorageError
+from clawmem_core.model import Record
+from clawmem_core.search import index_format as form
+from clawmem_core.search.index_format import UnusableIndex
+from clawmem_core.search.index_sections import Sections
+from clawmem_core.search.index_segment import Segment
+from clawmem_core.storage import fs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from clawmem_core.storage.log_format import LogState
+    from clawmem_core.storage.ops import Alias, Entity, EventRow, Relation, Session, ValueRow
+    from clawmem_core.storage.pair import Identity
+
+__all__ = ["IndexReader", "UnusableIndex"]
+
+MAPPED_VECTORS = 16 << 20  # bytes of int8 vectors up to which they are read through the mapping
+
+
+class IndexReader:
+    """One checkpoint's rows. `count` rows, `active` of them live; `dim`; `float16`: how vectors are stored.
+
+    `data`: a whole index; `h5_fd`: the HDF5 file it was made from, or -1 where only an in-memory copy of the vectors is
+    used. The reader closes neither. `memo`: whatever executors keep about these rows.
+    """
+
+    def __init__(self, data: Any, h5_fd: int) -> None:
+        self.sections = Sections(data)
+        self.header = self.sections.header
+        self.h5_fd = h5_fd
+        self.count, self.dim = self.header.rows, self.header.dim
+        self.float16 = bool(self.header.flags & form.FLOAT16)
+        self.vector_bytes = self.dim * (2 if self.float16 else 4)
+        self.store_id, self.checkpoint_id = self.header.store_id, self.header.checkpoint_id
+        self.generation = self.header.generation
+        self.memo: dict[str, Any] = {}
+        self._fd = -1
+        self._map: Any = None
+        self._config: Mapping[str, Any] | None = None
+        self._segments: list[Segment] | None = None
+        totals = self.sections.column("totals")
+        if totals is None or len(totals) != form.TOTALS.size:
+            raise UnusableIndex("section totals is missing")
+        (self.active, self.lengths, self.neighbour_lengths, self.vectors, self.step, self.error_max, self.error_spread,
+         self.neighbour_weight, self.ascending_times) = form.TOTALS.unpack(totals)  # fmt: skip
+
+    @classmethod
+    def open(cls, path: str, h5_fd: int) -> IndexReader:
+        """The index at `path`, if it is whole and of the HDF5 file open as `h5_fd`. Raises UnusableIndex."""
+        try:
+            fd = fs.open_existing(path)
+            if fd is None:
+                raise UnusableIndex("missing")
+            try:
+                return cls._open(fd, h5_fd)
+            except BaseException:
+                fs.close(fd)
+                raise
+        except StorageError as error:
+            raise UnusableIndex(error.message) from None
+
+    @classmethod
+    def _open(cls, fd: int, h5_fd: int) -> IndexReader:
+        size = fs.fstat(fd).st_size
+        if size < form.HEADER_SIZE:
+            raise UnusableIndex("cut short")
+        header = form.Header.unpack(fs.pread(fd, form.HEADER_SIZE, 0))
+        store = fs.fstat(h5_fd)
+        if (store.st_size, store.st_mtime_ns) != (header.h5_size, header.h5_mtime_ns):
+            raise UnusableIndex("of another checkpoint")
+        if fs.pread(h5_fd, 16, header.h5_id_offset) != header.checkpoint_id:
+            raise UnusableIndex("of another checkpoint")
+        mapped = fs.map_file(fd, size)
+        reader = cls(mapped, h5_fd)
+        reader._fd, reader._map = fd, mapped
+        return reader
+
+    def close(self) -> None:
+        """Unmap and close the index. The HDF5 file stays open."""
+        self.memo.clear()
+        self._segments = None
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            fs.close(fd)
+        try:
+            self.sections.close()
+            if self._map is not None:
+                self._map.close()
+        except BufferError:
+            pass  # somebody still holds a part of it; the memory goes with the last of them
+
+    def identity(self) -> Identity:
+        """Store, checkpoint and how much of which log is applied, for finding the log that belongs to it."""
+        from clawmem_core.storage.pair import Identity
+
+        return Identity(self.store_id, self.checkpoint_id, self.header.h5_id_offset, self.header.mark)
+
+    @property
+    def state(self) -> LogState:
+        """Counters at the checkpoint."""
+        from clawmem_core.storage.log_format import LogState
+
+        return LogState.unpack(self.header.state)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The store's settings by name."""
+        if self._config is None:
+            self._config = form.unpack_settings(bytes(self.sections.blob("settings")))
+        return self._config
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The posting segments."""
+        if self._segments is None:
+            numbers = sorted(segment for name, segment in self.sections.table if name == "segment")
+            self._segments = [Segment(self.sections, number) for number in numbers]
+        return self._segments
+
+    # ------------------------------------------------------------ rows
+
+    def row_of(self, id: int) -> int:
+        """The row of a record id, or -1."""
+        if self.sections.section("id") is None:
+            return id if 0 <= id < self.count else -1
+        row = self.first_row(id)
+        return row if row < self.count and self.id_at(row) == id else -1
+
+    def first_row(self, id: int) -> int:
+        """The first row whose id is at least `id`."""
+        if self.sections.section("id") is None:
+            return min(max(id, 0), self.count)
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.id_at(middle) < id:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def id_at(self, row: int) -> int:
+        """The id of a row."""
+        found: int = self.sections.value("id", row, row)
+        return found
+
+    def text(self, row: int) -> str:
+        """The text of a row."""
+        return self.sections.string("text", row).decode()
+
+    def channel(self, row: int) -> str:
+        """The source channel of a row."""
+        return self.sections.string("chans", self.sections.value("chan", row, 0)).decode()
+
+    def tags(self, row: int) -> str:
+        """The tags of a row."""
+        return self.sections.string("tags", self.sections.value("tag", row, 0)).decode()
+
+    def session_code_of(self, row: int) -> int:
+        """The number of a row's (scope, session)."""
+        found: int = self.sections.value("session", row, 0)
+        return found
+
+    def session_name(self, code: int) -> str:
+        """The session id of a (scope, session) number."""
+        return self.sections.string("ses", code).decode()
+
+    def session(self, row: int) -> str:
+        """The session id of a row; "" for none."""
+        return self.session_name(self.session_code_of(row))
+
+    def key(self, row: int) -> str:
+        """The upsert key of a row; "" for none."""
+        return self._optional("key", row)
+
+    def source_id(self, row: int) -> str:
+        """The id a row has in the system it was imported from; "" for none."""
+        return self._optional("src_id", row)
+
+    def _optional(self, name: str, row: int) -> str:
+        return "" if self.sections.section(name) is None else self.sections.string(name, row).decode()
+
+    def timestamp(self, row: int) -> float:
+        """Seconds since the epoch."""
+        found: float = self.sections.value("time", row, 0.0)
+        return found
+
+    def activation(self, row: int) -> float:
+        """Activation weight of a row."""
+        found: float = self.sections.value("act", row, 1.0)
+        return found
+
+    def flags(self, row: int) -> int:
+        """HAS_NO_VECTOR and IS_DELETED of a row."""
+        found: int = self.sections.value("flags", row, 0)
+        return found
+
+    def deleted(self, row: int) -> bool:
+        """Whether a row was deleted at the checkpoint."""
+        return bool(self.flags(row) & form.IS_DELETED)
+
+    def scope(self, row: int) -> bytes:
+        """Scope key of a row that belongs to an event; b"" for an ordinary one."""
+        return self.scope_key(self.sections.value("scope", row, 0))
+
+    def scope_key(self, code: int) -> bytes:
+        """The scope key of a scope number; b"" for 0."""
+        return bytes(self.sections.values("scopes", 32 * code - 32, 32 * code)) if code else b""
+
+    def vector(self, row: int) -> bytes | None:
+        """The stored vector of a row, or None if it has none."""
+        return None if self.flags(row) & form.HAS_NO_VECTOR else self.stored_vector(row)
+
+    def stored_vector(self, row: int) -> bytes:
+        """The stored bytes of a row's vector, from the HDF5 file or the copy in the index."""
+        size = self.vector_bytes
+        if self.sections.section("chunks") is None:
+            return bytes(self.sections.values("exact", row * size, row * size + size))
+        start = self.sections.value("chunks", row // form.CHUNK_ROWS, 0)
+        data = fs.pread(self.h5_fd, size, start + row % form.CHUNK_ROWS * size)
+        if len(data) != size:
+            raise UnusableIndex("the HDF5 file is shorter than the index says")
+        return data
+
+    def record(self, row: int) -> Record:
+        """The record at a row."""
+        found = Record(
+            self.id_at(row), self.text(row), self.timestamp(row), self.channel(row), self.session(row), self.tags(row)
+        )
+        found.key, found.source_id, found.scope = self.key(row), self.source_id(row), self.scope(row)
+        found.vector, found.activation, found.deleted = self.vector(row), self.activation(row), self.deleted(row)
+        return found
+
+    def small_vectors(self, start: int, stop: int) -> Any:
+        """int8 vectors of rows start..stop as bytes, not checked: compare fingerprints (`fp`)."""
+        section = self.sections.section("vec")
+        if section is None:
+            raise UnusableIndex("section vec is missing")
+        first, size = section.offset + start * self.dim, (stop - start) * self.dim
+        if self._fd >= 0 and section.length > MAPPED_VECTORS:
+            data = fs.pread(self._fd, size, first)
+            if len(data) != size:
+                raise UnusableIndex("cut short")
+            return data
+        return self.sections.data[first : first + size]
+
+    # ------------------------------------------------------------ sessions, scopes
+
+    def scope_code(self, scope: bytes) -> int:
+        """The number of a scope key; 0 for b"", -1 for one no row has."""
+        if not scope:
+            return 0
+        keys = bytes(self.sections.blob("scopes"))
+        at = keys.find(scope)
+        while at >= 0 and at % 32:
+            at = keys.find(scope, at + 1)
+        return at // 32 + 1 if at >= 0 else -1
+
+    def session_codes(self, name: str) -> range:
+        """The numbers of all (scope, session) with this session id."""
+        wanted = name.encode()
+        return range(self._first_session(wanted, 0), self._first_session(wanted, 1))
+
+    def _first_session(self, wanted: bytes, after: int) -> int:
+        low, high = 0, self.sections.length("sesoff") - 1
+        while low < high:
+            middle = (low + high) // 2
+            found = self.sections.string("ses", middle)
+            if found < wanted or (after and found == wanted):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def session_code(self, scope: bytes, name: str) -> int:
+        """The number of (scope, session), or -1."""
+        wanted = self.scope_code(scope)
+        for code in self.session_codes(name) if wanted >= 0 else ():
+            if self.sections.value("sescope", code, 0) == wanted:
+                return code
+        return -1
+
+    def rows_of_code(self, code: int) -> Sequence[int]:
+        """The live rows of a (scope, session) number, ascending."""
+        start, stop = self.sections.values("sesoff", code, code + 2)
+        return self.sections.values("sesrow", start, stop)
+
+    def rows_of_session(self, scope: bytes, session: str) -> Sequence[int]:
+        """The live rows of (scope, session), ascending."""
+        code = self.session_code(scope, session)
+        return self.rows_of_code(code) if code >= 0 else ()
+
+    def deleted_ids(self) -> list[int]:
+        """Ids of the rows that were deleted at the checkpoint."""
+        flags = self.sections.column("flags")
+        if flags is None:
+            return []
+        return [self.id_at(row) for row, flag in enumerate(flags.tolist()) if flag & form.IS_DELETED]
+
+    # ------------------------------------------------------------ tables
+
+    def _table(self, name: str) -> Iterator[Any]:
+        from clawmem_core.storage import ops
+
+        return (value for _, _, value in ops.decode(self.sections.blob(name)))  # type: ignore[arg-type]
+
+    def sessions(self) -> Iterator[Session]:
+        """Every session."""
+        return self._table("sesrows")
+
+    def entities(self) -> Iterator[Entity]:
+        """Every entity."""
+        return self._table("entities")
+
+    def relations(self) -> Iterator[Relation]:
+        """Every relation."""
+        return self._table("rels")
+
+    def aliases(self) -> Iterator[Alias]:
+        """Every alias."""
+        return self._table("aliases")
+
+    def event_rows(self) -> Iterator[EventRow]:
+        """Every version of every event, by scope."""
+        return self._table("events")
+
+    def value_rows(self) -> Iterator[ValueRow]:
+        """Every value tombstone, by scope."""
+        return self._table("values")
+
+    def events_of_scope(self, scope: bytes) -> Iterator[EventRow]:
+        """Every version of the events of a scope."""
+        return self._of_scope("events", scope)
+
+    def values_of_scope(self, scope: bytes) -> Iterator[ValueRow]:
+        """Every value tombstone of a scope."""
+        return self._of_scope("values", scope)
+
+    def _of_scope(self, name: str, scope: bytes) -> Iterator[Any]:
+        from clawmem_core.storage import ops
+
+        index = bytes(self.sections.blob(f"{name}.s"))
+        for at in range(0, len(index) - 40, 40):
+            if index[at : at + 32] == scope:
+                start, stop = (int.from_bytes(index[place : place + 8], "little") for place in (at + 32, at + 72))
+                for _, _, value in ops.decode(self.sections.values(name, start, stop)):
+                    yield value
