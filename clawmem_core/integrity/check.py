@@ -14,7 +14,7 @@ import numpy as np
 from clawmem_core.integrity import content, manifest
 from clawmem_core.integrity.content import NUMBERS, TEXTS, Findings, Records, Rows
 from clawmem_core.integrity.keys import PublicKey
-from clawmem_core.integrity.merkle import RECORD, encode_rows, hash_rows
+from clawmem_core.integrity.merkle import RECORD, as_list, encode_rows, hash_rows
 from clawmem_core.storage.columns import norms_of
 
 TYPE_CHECKING = False
@@ -75,7 +75,7 @@ def check_file(
         findings.add("manifest-invalid", f"the manifest cannot be read: {error}")
         return found
     _signature(signed, seal, key or PublicKey(bytes.fromhex(signed.public_key)), findings)
-    hashes = content.as_list(seal.chain)
+    hashes = as_list(seal.chain)
     if (signed.number, signed.chain) != (len(hashes) + 1, manifest.chain_value(hashes).hex()):
         findings.add("chain-changed", "the chain of earlier manifests is not the signed one")
     records = Records(file, findings, signed.settings.get("float16") == "int:1")

@@ -13,7 +13,7 @@ from hashlib import sha256
 import h5py
 import numpy as np
 
-from clawmem_core.integrity.merkle import RECORD, TABLE_ROW, encode_rows, hash_rows, table_digest
+from clawmem_core.integrity.merkle import RECORD, TABLE_ROW, as_array, encode_rows, hash_rows, table_digest, tree_levels
 from clawmem_core.storage.hdf5_file import FAULTS
 
 TYPE_CHECKING = False
@@ -92,10 +92,10 @@ class Rows:
     """The records of a file, in file order.
 
     `numbers`: the columns NUMBERS; `ids` i64[N] is one of them. `deleted` bool[N]. `leaves` u8[N, 32]. `unreadable`:
-    row -> report names of the fields that could not be read.
+    row -> report names of the fields that could not be read. `levels`: Merkle tree over the live records.
     """
 
-    __slots__ = ("deleted", "ids", "leaves", "numbers", "unreadable")
+    __slots__ = ("deleted", "ids", "leaves", "levels", "numbers", "unreadable")
 
     def __init__(self, numbers: list[NDArray[Any]]) -> None:
         self.numbers = numbers
@@ -103,17 +103,12 @@ class Rows:
         self.deleted: NDArray[np.bool_] = (numbers[_TOMBSTONES] != 0) & (numbers[_HIDDEN] == 0)
         self.leaves = np.zeros((len(self.ids), 32), np.uint8)
         self.unreadable: dict[int, list[str]] = {}
+        self.levels: list[NDArray[np.uint8]] = []
 
-    def live_leaves(self) -> list[bytes]:
-        """Leaf hashes of the live records in ascending id order."""
+    def build_tree(self, before: Sequence[NDArray[np.uint8]]) -> None:
+        """Set `levels`, over the live records in ascending id order; `before`: those of an earlier such tree."""
         order = np.argsort(self.ids, kind="stable")
-        return as_list(self.leaves[order[~self.deleted[order]]])
-
-
-def as_list(leaves: NDArray[np.uint8]) -> list[bytes]:
-    """Rows of a u8[N, 32] array as byte strings."""
-    found: list[bytes] = np.ascontiguousarray(leaves).view("V32").ravel().tolist()
-    return found
+        self.levels = tree_levels(self.leaves[order[~self.deleted[order]]], before)
 
 
 class StoredColumn:
@@ -305,9 +300,10 @@ class Records:
         for start, stop in _runs(fresh):
             texts = self.texts(start, stop, found.unreadable)
             rows = encode_rows(RECORD, [column[start:stop] for column in found.numbers], texts)
-            found.leaves[start:stop] = np.frombuffer(b"".join(hash_rows(rows)), np.uint8).reshape(-1, 32)
+            found.leaves[start:stop] = as_array(hash_rows(rows))
         for row in found.unreadable:
             found.leaves[row] = 0
+        found.build_tree(known.levels if known is not None else ())
         return found
 
 

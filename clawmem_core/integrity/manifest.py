@@ -17,7 +17,7 @@ from clawmem_core.errors import DuplicateKeyError, InvalidJsonError
 from clawmem_core.integrity import content
 from clawmem_core.integrity.content import Findings, Rows
 from clawmem_core.integrity.keys import PublicKey
-from clawmem_core.integrity.merkle import tree_root
+from clawmem_core.integrity.merkle import as_list, tree_root
 from clawmem_core.storage.hdf5_file import FAULTS
 
 TYPE_CHECKING = False
@@ -116,7 +116,7 @@ class Seal:
 
     def hashes(self) -> list[bytes]:
         """SHA-256 of every manifest, this one last."""
-        return [*content.as_list(self.chain), sha256(self.manifest).digest()]
+        return [*as_list(self.chain), sha256(self.manifest).digest()]
 
 
 def chain_value(hashes: list[bytes]) -> bytes:
@@ -201,7 +201,6 @@ def describe(
     columns = content.columns(file, findings)
     state = _meta_bytes(file, "log_state", 104, findings)
     lines = content.open_dataset(content.open_group(file, "audit"), "lines", findings)
-    live = rows.live_leaves()
     generation = settings.get("ann_generation", "int:0").removeprefix("int:")
     return Manifest(
         store_id=settings.get("store_id", "text:").removeprefix("text:"),
@@ -209,8 +208,8 @@ def describe(
         generation=int(generation) if generation.isdecimal() else 0,
         number=len(hashes) + 1,
         rows=len(rows.ids),
-        records=len(live),
-        record_root=tree_root(live).hex(),
+        records=len(rows.levels[0]),
+        record_root=tree_root(rows.levels).hex(),
         leaves=sha256(rows.leaves.tobytes()).hexdigest(),
         ids=sha256(id_runs(rows.ids).tobytes()).hexdigest(),
         settings=settings,

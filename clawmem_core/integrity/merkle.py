@@ -8,7 +8,6 @@ inner node and a table row can never be taken for one another (first byte 0x00, 
 from __future__ import annotations
 
 from hashlib import sha256
-from itertools import repeat
 
 import numpy as np
 
@@ -46,19 +45,44 @@ def hash_rows(rows: Iterator[bytes]) -> list[bytes]:
     return [digest.digest() for digest in map(sha256, rows)]
 
 
-def tree_root(leaves: Sequence[bytes]) -> bytes:
-    """Root of the Merkle tree over 32-byte leaf hashes, in order; SHA-256 of nothing for no leaf.
+def as_list(hashes: NDArray[np.uint8]) -> list[bytes]:
+    """Rows of a u8[N, 32] array as byte strings."""
+    found: list[bytes] = np.ascontiguousarray(hashes).view("V32").ravel().tolist()
+    return found
 
-    A node without a partner moves up a level unchanged, which gives RFC 6962's tree.
+
+def as_array(hashes: Sequence[bytes]) -> NDArray[np.uint8]:
+    """32-byte strings as a u8[N, 32] array."""
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 32)
+
+
+def tree_levels(leaves: NDArray[np.uint8], before: Sequence[NDArray[np.uint8]] = ()) -> list[NDArray[np.uint8]]:
+    """The levels of the Merkle tree over u8[N, 32] leaf hashes in order, the leaves first, the root last.
+
+    A node without a partner moves up a level unchanged, which gives RFC 6962's tree. `before`: levels of an earlier
+    tree, whose nodes are taken over where both children are the same.
     """
-    level = list(leaves)
-    if not level:
-        return EMPTY_ROOT
-    while len(level) > 1:
-        left, right = level[0::2], level[1::2]
-        rest = left[len(right) :]
-        level = hash_rows(map(b"".join, zip(repeat(NODE, len(right)), left[: len(right)], right, strict=True))) + rest
-    return level[0]
+    levels = [leaves]
+    while len(level := levels[-1]) > 1:
+        pairs = len(level) // 2
+        children = level[: 2 * pairs].reshape(pairs, 64)
+        above = np.empty((len(level) - pairs, 32), np.uint8)
+        above[pairs:] = level[2 * pairs :]
+        fresh = np.ones(pairs, bool)
+        if len(before) > len(levels):
+            old, old_above = before[len(levels) - 1], before[len(levels)]
+            kept = min(pairs, len(old) // 2)
+            fresh[:kept] = (children[:kept] != old[: 2 * kept].reshape(kept, 64)).any(axis=1)
+            above[:kept] = old_above[:kept]
+        both = np.ascontiguousarray(children[fresh]).view("V64").ravel().tolist()
+        above[:pairs][fresh] = as_array(hash_rows(map(NODE.__add__, both)))
+        levels.append(above)
+    return levels
+
+
+def tree_root(levels: Sequence[NDArray[np.uint8]]) -> bytes:
+    """The root of `tree_levels`; SHA-256 of nothing for no leaf."""
+    return levels[-1].tobytes() if len(levels[0]) else EMPTY_ROOT
 
 
 def table_digest(leaves: Sequence[bytes]) -> bytes:

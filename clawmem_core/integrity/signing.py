@@ -17,6 +17,7 @@ from clawmem_core.integrity import content, manifest, note
 from clawmem_core.integrity.check import check_file
 from clawmem_core.integrity.content import Findings, Records, Rows
 from clawmem_core.integrity.keys import SecretKey, load_secret
+from clawmem_core.integrity.merkle import as_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Signing:
         data = made.encode()
         chain = manifest.chain_value([*self._hashes, sha256(data).digest()])
         signed_note = note.make(note.of_manifest(made, chain), self._key)
-        earlier = np.frombuffer(b"".join(self._hashes), np.uint8).reshape(-1, 32)
+        earlier = as_array(self._hashes)
         manifest.write(file, manifest.Seal(data, self._key.sign(data), signed_note, earlier, rows.ids, rows.leaves))
         self._pending = {made.checkpoint_id: rows}
 
