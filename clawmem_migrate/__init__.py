@@ -1,0 +1,1 @@
+"""clawmem-migrate: SQLite databases and stores of the Rust tools in, proven by reading them back."""
