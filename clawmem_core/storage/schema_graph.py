@@ -1,7 +1,7 @@
 """/sessions and /knowledge_graph: on disk they refer to records by position, in memory by stable id.
 
-Invariants: a reference read is the id of an existing row or -1; one written is the position of the row that has the id,
-or -1 where there is none; times are seconds since the epoch.
+Invariants: a reference read from a file of ours is the id of an existing row or -1; one written is the position of the
+row that has the id, or -1 where there is none; times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def positions(ids: Rows, wanted: list[int]) -> Rows:
 
 def load(file: h5py.File, columns: Columns) -> None:
     """Fill sessions and graph of `columns`, whose ids are loaded. Raises DamagedError naming the dataset."""
-    path, ids = columns.path, columns.ids
+    path = columns.path
     with hdf5_file.reading(path, "/sessions"):
         sessions, graph = file.get("sessions"), file.get("knowledge_graph")
     for name, group in (("sessions", sessions), ("knowledge_graph", graph)):
@@ -70,9 +70,9 @@ def load(file: h5py.File, columns: Columns) -> None:
     names = _read_texts(sessions, "ids", path, None)
     if names:
         count = len(names)
-        starts = _references(sessions, "start_idxs", path, ids, count)
-        ends = _references(sessions, "end_idxs", path, ids, count)
-        if any(start > end for start, end in zip(starts, ends, strict=True)):
+        starts = _references(sessions, "start_idxs", columns, count)
+        ends = _references(sessions, "end_idxs", columns, count)
+        if columns.format and any(start > end for start, end in zip(starts, ends, strict=True)):
             raise DamagedError(path=path, detail="/sessions/end_idxs: a session ends before it starts")
         rest = [_read_texts(sessions, name, path, count) for name in ("channels", "summaries")]
         times = _numbers(sessions, "timestamps", path, count, "<f8")
@@ -86,7 +86,7 @@ def load(file: h5py.File, columns: Columns) -> None:
         if len(set(numbers)) < count:
             raise DamagedError(path=path, detail="/knowledge_graph/entity_ids: an id stands twice")
         rest = [_read_texts(graph, name, path, count) for name in ("entity_names", "entity_types")]
-        records = _references(graph, "entity_emb_idxs", path, ids, count)
+        records = _references(graph, "entity_emb_idxs", columns, count)
         columns.entity_rows = [Entity(*row) for row in zip(numbers, *rest, records, strict=True)]
     sources = _numbers(graph, "relation_srcs", path, None, "<i8", least=0)
     if sources:
@@ -107,12 +107,16 @@ def _read_texts(group: h5py.Group, name: str, path: str, count: int | None) -> l
     return list(schema_text.open_column(group, name, path, count))
 
 
-def _references(group: h5py.Group, name: str, path: str, ids: Rows, count: int) -> _Column:
-    """Positions as record ids."""
+def _references(group: h5py.Group, name: str, columns: Columns, count: int) -> _Column:
+    """Positions as record ids. In a file of other tools they may lie beyond the rows: its log may hold those."""
+    path, ids = columns.path, columns.ids
     rows = _array(group, name, path, count, "<i8")
+    if not columns.format:
+        found: _Column = np.maximum(rows, -1).tolist()
+        return found
     if count and not -1 <= rows.min() <= rows.max() < len(ids):
         raise DamagedError(path=path, detail=f"{group.name}/{name}: a position is outside -1 to {len(ids) - 1}")
-    found: _Column = np.where(rows < 0, -1, ids[rows] if len(ids) else -1).tolist()
+    found = np.where(rows < 0, -1, ids[rows] if len(ids) else -1).tolist()
     return found
 
 

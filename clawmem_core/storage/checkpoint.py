@@ -1,0 +1,298 @@
+"""Checkpoint and creation: from HDF5 file + log to the next HDF5 file (spec/log-v4.md § 4).
+
+Invariants: the new file is a pure function of the old one and the log, plus a random checkpoint id; the store's name
+leads to the old file until the new one is complete, synced and read back; a failure before that leaves everything as
+it was and no temporary file; afterwards the old log stays valid through the mark in the new file, so neither a failed
+rotation nor missing derived files lose or double anything. Errors name the store, never a temporary file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import h5py
+import numpy as np
+
+from clawmem_core import clock
+from clawmem_core.errors import (
+    ClawmemError,
+    DamagedError,
+    ExistsError,
+    NewerFormatError,
+    NoStoreError,
+    SigningKeyRequiredError,
+    StorageError,
+)
+from clawmem_core.model import StoreConfig
+from clawmem_core.overlay import Overlay
+from clawmem_core.storage import derived, fs, hdf5_file, ops, schema
+from clawmem_core.storage.apply_overlay import apply_overlay
+from clawmem_core.storage.atomic import AtomicFile, remove_stale_temps
+from clawmem_core.storage.columns import Columns, Mark
+from clawmem_core.storage.lock import StoreLock
+from clawmem_core.storage.log import LogWriter
+from clawmem_core.storage.log_format import (
+    EVENTS,
+    FLOAT16,
+    NO_WAL,
+    QUANTIZED,
+    SIGNED,
+    Frame,
+    Identity,
+    LogState,
+)
+from clawmem_core.storage.log_recovery import create_log
+from clawmem_core.storage.paths import StorePaths
+
+
+class Signing(Protocol):
+    """What a checkpoint asks of whoever signs (integrity/signing.py)."""
+
+    def before(self, file: h5py.File, path: str, *, signed: bool = False) -> None: ...
+    def seal(self, file: h5py.File, path: str, changed: Iterable[int] | None = None) -> None: ...
+
+
+Derive = Callable[[StorePaths, Columns], Iterable[str]]
+
+
+class CheckpointResult:
+    """What a checkpoint did: entries it moved, new generation and id, warnings (the checkpoint holds anyway)."""
+
+    __slots__ = ("checkpoint_id", "entries", "generation", "warnings")
+
+    def __init__(self, entries: int, columns: Columns, warnings: list[str]) -> None:
+        self.entries, self.generation, self.checkpoint_id = entries, columns.generation, columns.checkpoint_id
+        self.warnings = warnings
+
+
+def create_store(
+    paths: StorePaths, config: StoreConfig, *, signing: Signing | None = None, lock_timeout: float = 0.0,
+    derive: Derive = derived.write,
+) -> list[str]:  # fmt: skip
+    """Make an empty store; returns warnings. Raises ExistsError (store or log lie there), LockedError, StorageError."""
+    columns = Columns(config)
+    return write_new_store(paths, columns, signing=signing, lock_timeout=lock_timeout, derive=derive)
+
+
+def write_new_store(
+    paths: StorePaths, columns: Columns, *, signing: Signing | None = None, lock_timeout: float = 0.0,
+    derive: Derive = derived.write,
+) -> list[str]:  # fmt: skip
+    """Make a store that holds `columns`, which have no identity yet; returns warnings. Raises as `create_store`."""
+    refuse_existing(paths)
+    with StoreLock.acquire(paths, lock_timeout):
+        refuse_existing(paths)
+        columns.path = paths.real
+        columns.store_id = clock.random_bytes(16)
+        columns.mark = Mark()
+        with _next_file(paths, columns, None, signing, None) as (file, warnings), naming(paths.real):
+            if not file.commit_new():
+                raise ExistsError(path=paths.given)
+        try:
+            with naming(paths.log):
+                create_log(paths, identity_of_store(paths))
+        except StorageError:
+            fs.unlink(paths.real)  # made just now, and nobody was told
+            raise
+        return [*warnings, *_derive(paths, derive)]
+
+
+def refuse_existing(paths: StorePaths) -> None:
+    """Raise ExistsError where a store, or a log that would be taken for its log, lies at a path."""
+    for path, hint in ((paths.real, ""), (paths.log, "a log without its store: move it away first")):
+        if fs.lstat(path) is not None:
+            raise ExistsError(path=path, hint=hint)
+
+
+def checkpoint(
+    paths: StorePaths, lock: StoreLock, log: LogWriter, *, signing: Signing | None = None,
+    derive: Derive = derived.write,
+) -> CheckpointResult:  # fmt: skip
+    """Move what is in the log into the HDF5 file. `log`: the store's open writer, with nothing staged.
+
+    Raises SigningKeyRequiredError, whatever `signing` refuses, DamagedError, NewerFormatError, StorageError; saves stay
+    durable in the log then.
+    """
+    lock.check()
+    log.sync()
+    with naming(paths.real):
+        remove_stale_temps(paths)
+        fd = fs.open_file(paths.real)
+    try:
+        before = fs.fstat(fd)
+        with schema.load(fd, paths.real) as columns:
+            _check_signing(columns, signing, paths, log.pending)
+            overlay = Overlay(columns)
+            apply_frames(overlay, log.frames(), log.reject, paths)
+            apply_overlay(columns, overlay)
+            entries = log.pending
+            columns.mark = Mark(log.header.log_id, log.size, log.chain)
+            columns.log_state = _state(columns, log.state, overlay.next_id).pack()
+            with _next_file(paths, columns, before, signing, overlay.records.keys()) as (file, warnings):
+                _refuse_changed(paths, before)
+                with naming(paths.real):
+                    file.commit()
+            result = CheckpointResult(entries, columns, warnings)
+    finally:
+        fs.close(fd)
+    try:
+        log.rotate(identity_of_store(paths))
+    except StorageError as error:
+        result.warnings.append(f"the old log stays in use: {error.message}")
+    result.warnings.extend(_derive(paths, derive))
+    return result
+
+
+def apply_frames(overlay: Overlay, frames: Iterable[Frame], reject: Callable[[Frame], None], paths: StorePaths) -> None:
+    """Apply the frames of a log; one that does not decode is given to `reject` and ends the reading.
+
+    Raises NewerFormatError for an operation of a newer version.
+    """
+    for frame in frames:
+        try:
+            operations = list(ops.decode(frame.payload))
+        except ops.UnknownOperation as error:
+            raise NewerFormatError(
+                path=paths.log, found=str(error), supported=f"operations up to {ops.REMOVE}"
+            ) from None
+        except ops.BadPayload:
+            reject(frame)
+            return
+        overlay.apply(operations)
+
+
+def _check_signing(columns: Columns, signing: Signing | None, paths: StorePaths, pending: int) -> None:
+    signed = columns.signed or "integrity" in columns.file
+    if signing is not None:
+        signing.before(columns.file, paths.real, signed=signed)
+    elif signed:
+        raise SigningKeyRequiredError(path=paths.given, pending=pending)
+
+
+def _state(columns: Columns, state: LogState, next_id: int) -> LogState:
+    """The counters of the new file: the log's, with what the rows themselves say."""
+    state = state.copy()
+    state.rows, state.active, state.event_rows = columns.count, columns.active, len(columns.events)
+    last = int(columns.ids[-1]) + 1 if columns.count else 0
+    state.next_record_id = max(state.next_record_id, next_id, last)
+    state.next_entity_id = max([state.next_entity_id, *(row.id + 1 for row in columns.entity_rows)])
+    state.last_key_off = 0
+    return state
+
+
+@contextmanager
+def _next_file(
+    paths: StorePaths, columns: Columns, like: os.stat_result | None, signing: Signing | None,
+    changed: Iterable[int] | None,
+) -> Iterator[tuple[AtomicFile, list[str]]]:  # fmt: skip
+    """The next version of a store's file, complete and read back, under a temporary name; the body commits it."""
+    columns.checkpoint_id = clock.random_bytes(16)
+    columns.generation += 1
+    columns.signed = signing is not None
+    if not columns.log_state:
+        columns.log_state = _state(columns, LogState(), 0).pack()
+    with naming(paths.real):
+        file = AtomicFile(paths.real, like)
+    with file:
+        with hdf5_file.writing(file.fd, paths.real) as target:
+            warnings = schema.write(target, columns)
+            if signing is not None:
+                signing.seal(target, paths.real, changed)
+        read_back(file.fd, paths.real, columns)
+        yield file, warnings
+
+
+def read_back(fd: int, path: str, columns: Columns) -> None:
+    """Raise DamagedError if the file just written does not read back as `columns`: shapes, ids, numbers, last texts."""
+    with schema.load(fd, path) as found:
+        same = (
+            found.checkpoint_id == columns.checkpoint_id
+            and found.log_state == columns.log_state
+            and found.mark == columns.mark
+            and all(
+                np.array_equal(getattr(found, name), getattr(columns, name))
+                for name in ("ids", "timestamps", "tombstones", "norms", "activation")
+            )
+            and len(found.events) == len(columns.events)
+            and len(found.audit) == len(columns.audit)
+        )
+        last = max(columns.count - 1, 0)
+        for name in ("chunks", "source_channel", "session_ids", "tags", "keys", "source_ids"):
+            same = same and getattr(found, name)[last:] == getattr(columns, name)[last:]
+        same = same and np.array_equal(
+            found.embeddings.read(last, columns.count), columns.embeddings.read(last, columns.count)
+        )
+    if not same:
+        raise DamagedError(path=path, detail="the new file does not read back as it was written; the old one is kept")
+
+
+def _refuse_changed(paths: StorePaths, before: os.stat_result) -> None:
+    """Raise StorageError if another program replaced or changed the store's file since it was read."""
+    now = fs.stat(paths.real)
+    if now is None or _version(now) != _version(before):
+        raise StorageError(path=paths.given, detail="another program changed the file during the checkpoint", errno=0)
+
+
+def _version(stat: os.stat_result) -> tuple[int, int, int, int]:
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Errors of the body about a temporary file name `path` instead."""
+    try:
+        yield
+    except StorageError as error:
+        fields = {**error.fields, "path": path}
+        raise type(error)(**fields) from error
+
+
+def _derive(paths: StorePaths, derive: Derive) -> list[str]:
+    """Write the derived files; a failure is a warning, because readers do without them."""
+    fd = -1
+    try:
+        fd = fs.open_file(paths.real)
+        with schema.load(fd, paths.real) as columns:
+            return list(derive(paths, columns))
+    except ClawmemError as error:
+        return [f"derived files were not written: {error.message}"]
+    finally:
+        if fd >= 0:
+            fs.close(fd)
+
+
+# ---------------------------------------------------------------- what a file says of itself
+
+
+def identity_of(columns: Columns) -> Identity:
+    """What a log needs to know of the file behind `columns`."""
+    config = columns.config
+    flags = (FLOAT16 if config.float16 else 0) | (SIGNED if columns.signed else 0) | (EVENTS if columns.events else 0)
+    flags |= (QUANTIZED if config.quantized_index else 0) | (0 if config.wal_enabled else NO_WAL)
+    state = LogState.unpack(columns.log_state) if columns.log_state else _state(columns, LogState(), 0)
+    return Identity(
+        store_id=columns.store_id, checkpoint_id=columns.checkpoint_id, h5_id_offset=columns.checkpoint_id_offset,
+        state=state, generation=columns.generation, dim=config.dim, flags=flags,
+        wal_max_entries=config.wal_max_entries, base_rows=columns.count, agent_id=config.agent_id,
+        mark_log_id=columns.mark.log_id, mark_length=columns.mark.length, mark_crc=columns.mark.crc,
+    )  # fmt: skip
+
+
+def identity_of_file(fd: int, path: str) -> Identity:
+    """What the HDF5 file open at `fd` says of itself. Raises as `schema.load`."""
+    with schema.load(fd, path) as columns:
+        return identity_of(columns)
+
+
+def identity_of_store(paths: StorePaths) -> Identity:
+    """What the store's HDF5 file says of itself. Raises NoStoreError and as `schema.load`."""
+    fd = fs.open_existing(paths.real)
+    if fd is None:
+        raise NoStoreError(path=paths.given)
+    try:
+        return identity_of_file(fd, paths.real)
+    finally:
+        fs.close(fd)
