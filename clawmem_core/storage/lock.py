@@ -39,7 +39,7 @@ class StoreLock:
 
     @classmethod
     def acquire(cls, paths: StorePaths, timeout: float = 0.0, command: str | None = None) -> StoreLock:
-        """Take the lock, waiting up to `timeout` seconds. `command`: what to show those who wait (default: argv's verb).
+        """Take the lock, waiting up to `timeout` seconds. `command`: shown to those who wait (default: from argv).
 
         Raises LockedError naming the owner, StorageError where the lock file can be neither opened nor made (a
         read-only folder); nothing is left behind then.
