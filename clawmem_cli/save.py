@@ -1,4 +1,4 @@
-"""`clawmem save`: one record, from stdin or --json, durable before it is acknowledged. HOT (streams: save_stream.py)."""
+"""`clawmem save`: one record, durable before it is acknowledged. HOT (streams are save_stream.py)."""
 
 from __future__ import annotations
 
