@@ -88,7 +88,7 @@ def write_new_store(
         columns.path = paths.real
         columns.store_id = clock.random_bytes(16)
         columns.mark = Mark()
-        with _next_file(paths, columns, None, signing, None) as (file, warnings), naming(paths.real):
+        with next_file(paths, columns, None, signing, None) as (file, warnings), naming(paths.real):
             if not file.commit_new():
                 raise ExistsError(path=paths.given)
         try:
@@ -130,8 +130,8 @@ def checkpoint(
             apply_overlay(columns, overlay)
             entries = log.pending
             columns.mark = Mark(log.header.log_id, log.size, log.chain)
-            columns.log_state = _state(columns, log.state, overlay.next_id).pack()
-            with _next_file(paths, columns, before, signing, overlay.records.keys()) as (file, warnings):
+            columns.log_state = counters(columns, log.state, overlay.next_id).pack()
+            with next_file(paths, columns, before, signing, overlay.records.keys()) as (file, warnings):
                 _refuse_changed(paths, before)
                 with naming(paths.real):
                     file.commit()
@@ -172,7 +172,7 @@ def _check_signing(columns: Columns, signing: Signing | None, paths: StorePaths,
         raise SigningKeyRequiredError(path=paths.given, pending=pending)
 
 
-def _state(columns: Columns, state: LogState, next_id: int) -> LogState:
+def counters(columns: Columns, state: LogState, next_id: int) -> LogState:
     """The counters of the new file: the log's, with what the rows themselves say."""
     state = state.copy()
     state.rows, state.active, state.event_rows = columns.count, columns.active, len(columns.events)
@@ -184,7 +184,7 @@ def _state(columns: Columns, state: LogState, next_id: int) -> LogState:
 
 
 @contextmanager
-def _next_file(
+def next_file(
     paths: StorePaths, columns: Columns, like: os.stat_result | None, signing: Signing | None,
     changed: Iterable[int] | None,
 ) -> Iterator[tuple[AtomicFile, list[str]]]:  # fmt: skip
@@ -193,7 +193,7 @@ def _next_file(
     columns.generation += 1
     columns.signed = signing is not None
     if not columns.log_state:
-        columns.log_state = _state(columns, LogState(), 0).pack()
+        columns.log_state = counters(columns, LogState(), 0).pack()
     with naming(paths.real):
         file = AtomicFile(paths.real, like)
     with file:
@@ -272,7 +272,7 @@ def identity_of(columns: Columns) -> Identity:
     config = columns.config
     flags = (FLOAT16 if config.float16 else 0) | (SIGNED if columns.signed else 0) | (EVENTS if columns.events else 0)
     flags |= (QUANTIZED if config.quantized_index else 0) | (0 if config.wal_enabled else NO_WAL)
-    state = LogState.unpack(columns.log_state) if columns.log_state else _state(columns, LogState(), 0)
+    state = LogState.unpack(columns.log_state) if columns.log_state else counters(columns, LogState(), 0)
     return Identity(
         store_id=columns.store_id, checkpoint_id=columns.checkpoint_id, h5_id_offset=columns.checkpoint_id_offset,
         state=state, generation=columns.generation, dim=config.dim, flags=flags,

@@ -146,7 +146,8 @@ def lookup3(data: bytes) -> int:
     c = ((c ^ b) - _rotate(b, 16)) & _MASK
     a = ((a ^ c) - _rotate(c, 4)) & _MASK
     b = ((b ^ a) - _rotate(a, 14)) & _MASK
-    return ((c ^ b) - _rotate(b, 24)) & _MASK
+    checksum: int = ((c ^ b) - _rotate(b, 24)) & _MASK
+    return checksum
 
 
 _MASK = 0xFFFFFFFF
