@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clawmem_core.integrity.content import Observer
     from clawmem_core.integrity.manifest import Manifest, Seal
     from clawmem_core.model import Record
 
@@ -54,12 +55,14 @@ class Check:
 
 
 def check_file(
-    file: Any, key: PublicKey | None, findings: Findings, known: Rows | None = None, copies: Copies | None = None
-) -> Check:
+    file: Any, key: PublicKey | None, findings: Findings, known: Rows | None = None, copies: Copies | None = None,
+    observe: Observer | None = None,
+) -> Check:  # fmt: skip
     """Compare an open HDF5 file with its signed manifest.
 
     `key`: None takes the one the manifest names, which shows damage but no forgery. `known`: rows of this very
-    checkpoint that were checked before; their texts and vectors are not read again. No seal: a finding "unsigned".
+    checkpoint that were checked before; their texts and vectors are not read again. `copies`, `observe`: another source
+    of the records, and who else wants to see the texts. No seal: a finding "unsigned".
     """
     found = Check()
     found.seal = seal = manifest.read(file, findings)
@@ -79,7 +82,7 @@ def check_file(
     if (signed.number, signed.chain) != (len(hashes) + 1, manifest.chain_value(hashes).hex()):
         findings.add("chain-changed", "the chain of earlier manifests is not the signed one")
     records = Records(file, findings, signed.settings.get("float16") == "int:1")
-    found.rows = rows = records.rows(known)
+    found.rows = rows = records.rows(known, observe=observe)
     holds = manifest.describe(
         file, rows, findings, hashes=hashes, key=PublicKey(bytes.fromhex(signed.public_key)), signed_at=signed.signed_at
     )

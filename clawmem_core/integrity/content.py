@@ -18,10 +18,13 @@ from clawmem_core.storage.hdf5_file import FAULTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any, Final
 
     from numpy.typing import NDArray
+
+    #: takes a first row and the columns TEXTS from there on
+    Observer = Callable[[int, list[list[bytes]]], None]
 
 #: columns of a record in the order in which they are hashed: dataset of /memory, type, name in reports
 NUMBERS: Final = (
@@ -283,11 +286,11 @@ class Records:
                 failed.setdefault(row, []).append(column.report_name)
         return values
 
-    def rows(self, known: Rows | None = None, changed: Collection[int] = ()) -> Rows:
+    def rows(self, known: Rows | None = None, changed: Collection[int] = (), observe: Observer | None = None) -> Rows:
         """All rows with their leaf hashes.
 
         `known`: rows hashed earlier, in ascending id order. Their leaves are taken over where every number is the same
-        and the id is not in `changed`: the records whose texts or vector may be others.
+        and the id is not in `changed`: the records whose texts or vector may be others. `observe` sees what is read.
         """
         found = self.numbers()
         fresh = np.ones(self.count, bool)
@@ -299,6 +302,8 @@ class Records:
             found.leaves[~fresh] = known.leaves[at[~fresh]]
         for start, stop in _runs(fresh):
             texts = self.texts(start, stop, found.unreadable)
+            if observe is not None:
+                observe(start, texts)
             rows = encode_rows(RECORD, [column[start:stop] for column in found.numbers], texts)
             found.leaves[start:stop] = as_array(hash_rows(rows))
         for row in found.unreadable:

@@ -199,12 +199,12 @@ def describe(
     """The manifest of what `file` holds now: `rows` its records, `hashes` those of all earlier manifests."""
     settings = content.settings(file, findings)
     columns = content.columns(file, findings)
-    state = _meta_bytes(file, "log_state", 104, findings)
+    state = meta_bytes(file, "log_state", 104, findings)
     lines = content.open_dataset(content.open_group(file, "audit"), "lines", findings)
     generation = settings.get("ann_generation", "int:0").removeprefix("int:")
     return Manifest(
         store_id=settings.get("store_id", "text:").removeprefix("text:"),
-        checkpoint_id=_meta_bytes(file, "checkpoint_id", 16, findings).hex(),
+        checkpoint_id=meta_bytes(file, "checkpoint_id", 16, findings).hex(),
         generation=int(generation) if generation.isdecimal() else 0,
         number=len(hashes) + 1,
         rows=len(rows.ids),
@@ -225,7 +225,7 @@ def describe(
     )
 
 
-def _meta_bytes(file: Any, name: str, size: int, findings: Findings) -> bytes:
+def meta_bytes(file: Any, name: str, size: int, findings: Findings) -> bytes:
     """A byte dataset of /meta, or zeros where it is not there in full."""
     dataset = content.open_dataset(content.open_group(file, "meta"), name, findings)
     if dataset is None or dataset.shape != (size,) or dataset.dtype != np.uint8:

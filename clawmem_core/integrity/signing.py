@@ -21,7 +21,7 @@ from clawmem_core.integrity.merkle import as_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
     from typing import Any
 
 
@@ -85,7 +85,7 @@ class Signing:
         self._pending = {}
         self._hashes = seal.hashes()
 
-    def seal(self, file: Any, path: str, changed: Collection[int] | None = None) -> None:
+    def seal(self, file: Any, path: str, changed: Iterable[int] | None = None) -> None:
         """Write /integrity into the new, otherwise finished HDF5 file.
 
         `changed`: ids of records whose texts or vector may differ from the file `before` saw (new ids need not be
@@ -95,7 +95,7 @@ class Signing:
         settings = content.settings(file, findings)
         records = Records(file, findings, settings.get("float16") == "int:1")
         known = next(iter(self._known.values()), None) if changed is not None else None
-        rows = records.rows(known, changed or ())
+        rows = records.rows(known, frozenset(changed or ()))
         made = manifest.describe(
             file, rows, findings, hashes=self._hashes, key=self._key.public, signed_at=clock.now_us()
         )

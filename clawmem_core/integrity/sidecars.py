@@ -1,0 +1,285 @@
+"""Do the derived files say what the HDF5 file says?
+
+Searches and recalls are answered from `<store>.idx`, so whoever can edit it can lie without touching the signed file.
+
+Invariants: a derived file that belongs to this checkpoint must be whole and agree with the HDF5 file, else there is an
+error; one of another checkpoint is ignored by every reader and only worth a warning; a missing one is nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from zlib import crc32
+
+import numpy as np
+
+from clawmem_core.errors import ClawmemError, StorageError
+from clawmem_core.integrity.content import NUMBERS, TEXTS
+from clawmem_core.search import index_format as form
+from clawmem_core.search.index_reader import IndexReader, UnusableIndex
+from clawmem_core.storage import fs, keys, ops, schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, Final
+
+    from numpy.typing import NDArray
+
+    from clawmem_core.integrity.check import Check
+    from clawmem_core.integrity.content import Findings
+    from clawmem_core.model import Record
+    from clawmem_core.storage.columns import Columns
+    from clawmem_core.storage.paths import StorePaths
+
+_TEXT_AT: Final = {name: at for at, (_, _, name) in enumerate(TEXTS)}
+_NUMBER_AT: Final = {name: at for at, (_, _, name) in enumerate(NUMBERS)}
+_BLOBS: Final = {"chunk": "text", "key": "key", "source_id": "src_id"}  # report name -> section of texts by row
+_CODED: Final = {"source_channel": ("chan", "chans"), "tags": ("tag", "tags"), "session_id": ("session", "ses")}
+_KEYS_ID: Final = slice(16, 32)  # checkpoint id in the header of a key table
+_REBUILT: Final = ("vec", "fp", "exact", "chunks", "dl", "ndl", "prev", "next", "sesrow", "sesoff", "sescope")
+
+#: what a malformed but well-checksummed index may raise when it is used
+_FAULTS: Final = (UnusableIndex, ValueError, LookupError, TypeError, struct.error)
+
+
+class IndexCheck:
+    """Compares the index with the records while these are hashed.
+
+    `observe` takes the texts of a row range, `finish` the rest; `copy` gives the index's version of a record.
+    """
+
+    def __init__(self, paths: StorePaths, findings: Findings) -> None:
+        self.path, self._findings = paths.index, findings
+        self._reader: IndexReader | None = None
+        self._h5_fd = self._fd = -1
+        self._differing: dict[int, list[str]] = {}  # row -> fields
+        self._tables: dict[str, list[bytes]] = {}
+        self._column: dict[str, NDArray[Any]] = {}
+
+    @classmethod
+    def open(cls, paths: StorePaths, h5_fd: int, checkpoint_id: bytes, findings: Findings) -> IndexCheck:
+        """The check of the index beside a store; it does nothing where there is none, or one of another checkpoint."""
+        found = cls(paths, findings)
+        fd = fs.open_existing(paths.index)
+        if fd is None:
+            return found
+        found._fd, found._h5_fd = fd, h5_fd
+        try:
+            size = fs.fstat(fd).st_size
+            reader = IndexReader(fs.pread(fd, size, 0), h5_fd)
+            reader.sections.check(0, reader.header.pages_offset)
+        except UnusableIndex as error:
+            findings.add("index-damaged", f"the index is damaged: {error}", file=paths.index)
+            return found
+        if reader.checkpoint_id != checkpoint_id:
+            message = "the index is of another checkpoint; it is not used"
+            findings.add("index-stale", message, severity="warning", file=paths.index)
+            return found
+        found._reader = reader
+        return found
+
+    def close(self) -> None:
+        """Close the index."""
+        if self._fd >= 0:
+            fs.close(self._fd)
+
+    def copy(self, id: int) -> Record | None:
+        """What the index holds of a record, or None."""
+        if self._reader is None:
+            return None
+        try:
+            row = self._reader.row_of(id)
+            return self._reader.record(row) if row >= 0 else None
+        except (*_FAULTS, StorageError):
+            return None
+
+    # ------------------------------------------------------------ records
+
+    def observe(self, start: int, texts: Sequence[Sequence[bytes]]) -> None:
+        """Compare the texts of rows from `start` on."""
+        if self._reader is None:
+            return
+        for name in (*_BLOBS, *_CODED):
+            self._compare(name, start, texts[_TEXT_AT[name]])
+
+    def _compare(self, name: str, start: int, expected: Sequence[bytes]) -> None:
+        try:
+            found = self._texts(name, start, start + len(expected))
+        except _FAULTS:
+            found = []
+        if found == expected:
+            return
+        for at, value in enumerate(expected):
+            if at >= len(found) or found[at] != value:
+                self._differing.setdefault(start + at, []).append(name)
+
+    def _texts(self, name: str, start: int, stop: int) -> list[bytes]:
+        """Rows of a text column of the index."""
+        return self._blob(_BLOBS[name], start, stop) if name in _BLOBS else self._coded(*_CODED[name], start, stop)
+
+    def _blob(self, section: str, start: int, stop: int) -> list[bytes]:
+        """Rows of a text section."""
+        offsets = self._numbers(f"{section}.o")
+        if not len(offsets):
+            return [b""] * (stop - start)
+        ends = offsets[start : stop + 1].tolist()
+        data = bytes(self._sections.values(section, ends[0], ends[-1]))
+        first = ends[0]
+        return [data[low - first : high - first] for low, high in pairwise(ends)]
+
+    def _coded(self, codes: str, table: str, start: int, stop: int) -> list[bytes]:
+        """Rows of a section of numbers that stand for strings."""
+        strings = self._strings(table)
+        numbers = self._numbers(codes)
+        if not len(numbers):
+            return [strings[0]] * (stop - start)
+        return [strings[code] for code in numbers[start:stop].tolist()]
+
+    def _strings(self, table: str) -> list[bytes]:
+        if table not in self._tables:
+            data = bytes(self._sections.blob(table))
+            self._tables[table] = [data[low:high] for low, high in pairwise(self._numbers(f"{table}.o").tolist())]
+        return self._tables[table]
+
+    def _numbers(self, section: str) -> NDArray[Any]:
+        if section not in self._column:
+            found = self._sections.column(section)
+            self._column[section] = np.asarray(found) if found is not None else np.zeros(0, np.uint8)
+        return self._column[section]
+
+    @property
+    def _sections(self) -> Any:
+        assert self._reader is not None
+        return self._reader.sections
+
+    # ------------------------------------------------------------ the rest
+
+    def finish(self, found: Check, full: bool) -> None:
+        """Compare numbers, tables and settings, with `full` vectors and postings too; report every difference."""
+        if self._reader is None or found.rows is None:
+            return
+        try:
+            self._rows(found)
+            self._content(full)
+        except _FAULTS as error:
+            self._differs(f"it cannot be read: {error}")
+        except ClawmemError as error:  # the HDF5 file does not load
+            self._findings.add("file-damaged", error.message)
+
+    def _differs(self, what: str, **details: Any) -> None:
+        self._findings.add(
+            "index-differs", f"the index is not that of the HDF5 file: {what}", file=self.path, **details
+        )
+
+    def _rows(self, found: Check) -> None:
+        rows, reader = found.rows, self._reader
+        assert rows is not None and reader is not None
+        ids = self._numbers("id")
+        mine = ids if len(ids) else np.arange(reader.count, dtype=np.int64)
+        if not np.array_equal(mine, rows.ids):
+            if not (found.missing or found.added or found.reordered or found.changed):
+                self._differs("it holds other records")
+            return
+        norms = rows.numbers[_NUMBER_AT["norm"]]
+        flags = np.where(norms > 0, 0, form.HAS_NO_VECTOR) | np.where(rows.deleted, form.IS_DELETED, 0)
+        for name, section, default, values in (
+            ("timestamp", "time", 0.0, rows.numbers[_NUMBER_AT["timestamp"]]),
+            ("activation", "act", 1.0, rows.numbers[_NUMBER_AT["activation"]]),
+            ("deleted", "flags", 0, flags),
+        ):
+            numbers = self._numbers(section)
+            theirs = numbers if len(numbers) else np.full(reader.count, default)
+            for row in np.flatnonzero(theirs != values).tolist():
+                self._differing.setdefault(row, []).append(name)
+        changed = set(found.changed)
+        differing = {int(rows.ids[row]): names for row, names in self._differing.items() if row < len(rows.ids)}
+        lies = {id: names for id, names in sorted(differing.items()) if id not in changed}
+        if lies:
+            shown = ", ".join(f"{id} ({', '.join(names)})" for id, names in list(lies.items())[:10])
+            self._differs(f"record {shown}", records=list(lies))
+
+    def _content(self, full: bool) -> None:
+        reader = self._reader
+        assert reader is not None
+        with schema.load(self._h5_fd, self.path) as columns:
+            header = reader.header
+            ours = (header.store_id, header.mark, header.state, header.dim, header.rows)
+            mark = (columns.mark.log_id, columns.mark.length, columns.mark.crc)
+            if ours != (columns.store_id, mark, columns.log_state, columns.config.dim, columns.count):
+                self._differs("its header")
+            if dict(reader.config) != columns.config.as_dict():
+                self._differs("its settings")
+            tables: tuple[tuple[str, Callable[[Any], bytes], Iterable[Any], Iterable[Any]], ...] = (
+                ("sessions", ops.session, reader.sessions(), columns.session_rows),
+                ("entities", ops.entity, reader.entities(), columns.entity_rows),
+                ("relations", ops.relation, reader.relations(), columns.relation_rows),
+                ("aliases", ops.alias, reader.aliases(), columns.alias_rows),
+                ("events", ops.event, self._by_scope(reader.events_of_scope, columns), columns.events),
+                ("values", ops.value, self._by_scope(reader.values_of_scope, columns), columns.values),
+            )
+            for name, encode, theirs, mine in tables:
+                if sorted(map(encode, theirs)) != sorted(map(encode, mine)):
+                    self._differs(f"its {name}", table=name)
+            scopes = columns.scopes()
+            if any(reader.scope(row) != scopes.get(id, b"") for row, id in enumerate(columns.ids.tolist())):
+                self._differs("its scopes")
+            if full:
+                self._rebuilt(columns)
+
+    @staticmethod
+    def _by_scope(rows_of: Callable[[bytes], Iterable[Any]], columns: Columns) -> list[Any]:
+        """Every row the index finds under its own scope."""
+        scopes = {row.scope_key for row in columns.events} | {row.scope_key for row in columns.values}
+        return [row for scope in sorted(scopes) for row in rows_of(scope) if row.scope_key == scope]
+
+    def _rebuilt(self, columns: Columns) -> None:
+        """Compare vectors, lengths, neighbours and postings with those of an index built anew."""
+        from clawmem_core.search.index_build import build_in_memory
+
+        built = IndexReader(build_in_memory(columns), self._h5_fd)
+        for name in _REBUILT:
+            if bytes(self._sections.blob(name)) != bytes(built.sections.blob(name)):
+                self._differs(f"section {name}", section=name)
+        postings = {part for part in built.sections.table if part[1]}
+        if postings != {part for part in self._sections.table if part[1]}:
+            self._differs("its posting segments")
+            return
+        for name, segment in sorted(postings):
+            if self._sections.column(name, segment) != built.sections.column(name, segment):
+                self._differs(f"postings, section {name}", section=name)
+
+
+# ---------------------------------------------------------------- the key table
+
+
+def check_keys(paths: StorePaths, checkpoint_id: bytes, findings: Findings) -> None:
+    """Check every page of `<store>.keys`."""
+    data = fs.read_all(paths.keys, fs.size(paths.keys))
+    if data is None:
+        return
+    if not _whole_keys(data):
+        findings.add("keys-damaged", "the key table is damaged", file=paths.keys)
+    elif data[_KEYS_ID] != checkpoint_id:
+        message = "the key table is of another checkpoint; it is not used"
+        findings.add("keys-stale", message, severity="warning", file=paths.keys)
+
+
+def _whole_keys(data: bytes) -> bool:
+    """Whether header and pages of a key table have the right checksums and numbers."""
+    size, end = keys.PAGE_SIZE, keys.HEADER_SIZE
+    if len(data) < 2 * size or len(data) % size or _crc(data, end) != crc32(data[: end - 4]):
+        return False
+    if data[:8] != keys.MAGIC or any(data[end:size]):
+        return False
+    seed = crc32(data[_KEYS_ID])
+    for number, start in enumerate(range(size, len(data), size)):
+        page = data[start : start + size]
+        if _crc(page, size) != crc32(page[:-4], seed) or int.from_bytes(page[:4], "little") != number:
+            return False
+    return True
+
+
+def _crc(data: bytes, end: int) -> int:
+    return int.from_bytes(data[end - 4 : end], "little")
