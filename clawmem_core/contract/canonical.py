@@ -125,7 +125,7 @@ def _to_double(value: float) -> float:
 
 
 def quote(text: str) -> str:
-    """ECMAScript's JSON string literal: short escapes, \\u00xx below U+0020, lone surrogates as \\udxxx, all else raw."""
+    """ECMAScript's JSON string literal: control characters and lone surrogates escaped, everything else raw."""
     quoted: str = _json.encode_basestring(text)
     try:
         quoted.encode()
@@ -169,7 +169,7 @@ def canonical_text(value: object) -> str:
 
 
 def canonical_ascii(value: object) -> bytes:
-    """The same value with every character beyond ASCII as \\uxxxx: parses to the same strings, lone surrogates included.
+    """The same value with all but ASCII escaped, so that it parses to the same strings, lone surrogates included.
 
     This is the stored form of an event. Identities are over `canonical_text`.
     """

@@ -17,6 +17,7 @@ import sys
 
 from clawmem_core.contract import canonical, identities, render, scope, validate
 from clawmem_core.errors import ClawmemError, IntegrityError, InvalidInputError, NotFoundError
+from clawmem_core.storage import fs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _MARKERS: Final[dict[str, Any]] = {
     "-0": -0.0,
 }
 THROWS: Final = "$throws"
+MAX_FILE: Final = 64 * 1024 * 1024
 
 
 class Report:
@@ -137,9 +139,11 @@ def check_folder(folder: str) -> Report:
     Raises NotFoundError when there is none, StorageError when a file cannot be read.
     """
     report = Report()
-    for path in sorted(_files(folder)):
-        data = _read(path)
-        if path.endswith(".jsonl"):
+    for path in _files(folder.rstrip("/") or "/"):
+        data = fs.read_all(path, MAX_FILE + 1) or b""
+        if len(data) > MAX_FILE:
+            report.drifted.append(f"{path}: larger than {MAX_FILE} bytes")
+        elif path.endswith(".jsonl"):
             for number, line in enumerate(data.split(b"\n"), start=1):
                 if line.strip():
                     _check_vector(report, f"{path}:{number}", line)
@@ -196,15 +200,14 @@ def _brief(value: Any) -> str:
 
 
 def _files(folder: str) -> Iterator[str]:
-    import os
-
-    for directory, _, names in os.walk(folder):
-        yield from (os.path.join(directory, name) for name in names if name.endswith((".json", ".jsonl")))
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+    if not fs.is_directory(folder):
+        return
+    for name in fs.listdir(folder):
+        path = f"{folder}/{name}"
+        if fs.is_directory(path):
+            yield from _files(path)
+        elif name.endswith((".json", ".jsonl")):
+            yield path
 
 
 def main(arguments: list[str]) -> int:

@@ -43,9 +43,7 @@ def normalized_value(text: str) -> str:
     Normalised once more after folding, since folding can undo NFKC (Unicode § 3.13, D146).
     """
     visible = "".join(
-        char
-        for char in unicodedata.normalize("NFKC", text).translate(_SPACES)
-        if unicodedata.category(char) != "Cf"
+        char for char in unicodedata.normalize("NFKC", text).translate(_SPACES) if unicodedata.category(char) != "Cf"
     )
     return unicodedata.normalize("NFKC", " ".join(visible.split()).casefold())
 
@@ -68,7 +66,7 @@ def initial_status(event: Mapping[str, Any]) -> int:
 
 
 def next_record_time(previous_us: int, now_us: int) -> int:
-    """Record time of the next version: the clock, but always later than the one before, also when the clock goes back."""
+    """Record time of the next version: the clock, but later than the one before also when the clock goes back."""
     return max(previous_us + 1, now_us)
 
 
@@ -89,7 +87,13 @@ def next_version(row: EventRow, status: int, *, recorded: int, reason: str, acto
     if recorded <= row.recorded_from:
         raise ConflictError(detail=f"fact {row.event_id.hex()} has a version recorded at or after this change")
     return row.changed(
-        version=row.version + 1, status=status, recorded_from=recorded, recorded_to=0, reason=reason, actor=actor, **changes
+        version=row.version + 1,
+        status=status,
+        recorded_from=recorded,
+        recorded_to=0,
+        reason=reason,
+        actor=actor,
+        **changes,
     )
 
 
@@ -183,6 +187,6 @@ def check_replaceable(
         if ancestor is None:
             return old
         if ancestor.event_id == new_id:
-            raise ConflictError(detail=f"fact {new_id.hex()} is one that fact {fact_id} came from, it cannot replace it")
+            raise ConflictError(detail=f"fact {new_id.hex()} is where fact {fact_id} came from")
         ancestor = find(ancestor.supersedes) if ancestor.supersedes != NO_ID else None
     raise ConflictError(detail=f"the history of fact {fact_id} is longer than {_MAX_CHAIN} facts or runs in a circle")

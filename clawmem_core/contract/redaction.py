@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -60,7 +61,10 @@ class Redactor:
     def find(self, text: str) -> list[Finding]:
         """The secrets of a text, in order, merged where they overlap; placeholders are none."""
         held = [match.span() for match in _PLACEHOLDER.finditer(text)]
-        found = [self._whole(finding, held) for finding in self._raw(text)]
+        found = [
+            Finding(_edge(held, finding.start, 0), _edge(held, finding.end, 1), finding.redaction_class)
+            for finding in self._raw(text)
+        ]
         found = [finding for finding in found if self._counts(text[finding.start : finding.end])]
         found.sort(key=lambda finding: (finding.start, -finding.end))
         merged: list[Finding] = []
@@ -96,17 +100,6 @@ class Redactor:
         for match in _RUN.finditer(text):
             if _looks_random(match.group()):
                 yield Finding(*match.span(), _ENTROPY_CLASS)
-
-    def _whole(self, finding: Finding, held: list[tuple[int, int]]) -> Finding:
-        """The finding widened so that it cuts no placeholder in two."""
-        from bisect import bisect_right
-
-        start, end = finding.start, finding.end
-        for edge, widen in ((start, min), (end - 1, max)):
-            place = bisect_right(held, (edge, math.inf)) - 1
-            if place >= 0 and edge < held[place][1]:
-                start, end = (widen(start, held[place][0]), end) if widen is min else (start, widen(end, held[place][1]))
-        return Finding(start, end, finding.redaction_class)
 
     def _counts(self, secret: str) -> bool:
         return secret not in self._allowed and not _PLACEHOLDERS_ONLY.match(secret)
@@ -165,6 +158,12 @@ def _extra_pattern(number: int, row: object) -> Pattern:
 
 def _bad_rules(detail: str) -> InvalidInputError:
     return InvalidInputError(field="redaction rules", detail=detail)
+
+
+def _edge(held: list[tuple[int, int]], place: int, side: int) -> int:
+    """The place, or that side of the placeholder it falls inside of, so that no finding cuts a placeholder in two."""
+    before = bisect_left(held, (place, 0)) - 1
+    return held[before][side] if before >= 0 and place < held[before][1] else place
 
 
 def _looks_random(run: str) -> bool:

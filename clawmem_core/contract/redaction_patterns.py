@@ -87,7 +87,8 @@ PATTERNS: Final = (
     ),
     Pattern(
         "assign", "assign", "value given to a word for a secret",
-        r"(?i)(?<![a-z])(?:password|passwd|passphrase|pwd|secret|token|(?:api|access|private|secret)[ _-]?key|client[ _-]?secret)"
+        r"(?i)(?<![a-z])(?:password|passwd|passphrase|pwd|secret|token|client[ _-]?secret"
+        r"|(?:api|access|private|secret)[ _-]?key)"
         r"[\"'`]?\s{0,4}(?::=|=>|[:=]|(?<=\s)is(?=\s))\s{0,4}" + _VALUE,
     ),
     Pattern(
@@ -114,8 +115,9 @@ PATTERNS: Final = (
     ),
     Pattern(
         "output-trace", "output", "head or frame of a stack trace",
-        r"(?m)^[ \t]{0,16}(?:Traceback \(most recent call last\):|Exception in thread |goroutine [0-9]{1,9} \[|thread '[^'\n]{1,64}' panicked at"
-        r"|File \"[^\"\n]{1,512}\", line [0-9]{1,9}(?:[^\n]*\n[ \t]{4})?|at [^\n(]{1,256}\((?=[^\n)]{0,256}[A-Za-z])[^\n)]{1,256}:[0-9]{1,9}\)"
+        r"(?m)^[ \t]{0,16}(?:Traceback \(most recent call last\):|Exception in thread |goroutine [0-9]{1,9} \["
+        r"|thread '[^'\n]{1,64}' panicked at|File \"[^\"\n]{1,512}\", line [0-9]{1,9}(?:[^\n]*\n[ \t]{4})?"
+        r"|at [^\n(]{1,256}\((?=[^\n)]{0,256}[A-Za-z])[^\n)]{1,256}:[0-9]{1,9}\)"
         r"|[A-Za-z_][A-Za-z0-9_.]{0,100}(?:Error|Exception): )[^\n]*",
     ),
     Pattern(

@@ -70,10 +70,10 @@ def format_fenced_memories(
 ) -> str:
     """A block between marker lines that carry `fence`, with trust, time, provenance and id in each header line.
 
-    A memory is a mapping with `label`, `text`, `score` and, where known, `id`, `trustClass`, `confidence`, `observedAt`,
-    `provenance` and `marks` (words such as "superseded"). Every value and body stays on one line, also for readers that
-    end lines at U+0085, U+2028 or U+2029. `fence`: ASCII letters and digits only, best random per store; the markers
-    count against `max_chars`. Raises InvalidInputError for another fence or an incomplete memory.
+    A memory is a mapping with `label`, `text`, `score` and, where known, `id`, `trustClass`, `confidence`,
+    `observedAt`, `provenance` and `marks` (words such as "superseded"). Every value and body stays on one line, also
+    for readers that end lines at U+0085, U+2028 or U+2029. `fence`: ASCII letters and digits only, best random per
+    store; the markers count against `max_chars`. Raises InvalidInputError for another fence or an incomplete memory.
     """
     if not (fence.isascii() and fence.isalnum()):
         raise InvalidInputError(field="fence", detail="must be ASCII letters and digits")
@@ -130,7 +130,7 @@ def _essentials(number: int, memory: Mapping[str, Any]) -> tuple[str, str, float
 
 
 def _one_line(value: str) -> str:
-    """A header value: bare when it is a plain word, else an ASCII JSON string, which cannot close the bracket or line."""
+    """A header value: bare when it is a plain word, else an ASCII JSON string, which cannot end the line."""
     if value.isascii() and value and all(char.isalnum() or char in "_-:.+" for char in value):
         return value
     quoted: str = _json.encode_basestring_ascii(value)

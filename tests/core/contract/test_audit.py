@@ -34,8 +34,15 @@ def test_layout() -> None:
     assert line[40:] == hashlib.sha256(b"p" * 32 + line[:40]).digest()
     found = audit.parse_line(line)
     assert (7, "delete", 1, 3, 9, "ann", b"dige", line[40:]) == (
-        found.time_us, found.op, found.flags, found.count, found.target, found.actor, found.digest, found.chain,
-    )  # fmt: skip
+        found.time_us,
+        found.op,
+        found.flags,
+        found.count,
+        found.target,
+        found.actor,
+        found.digest,
+        found.chain,
+    )
 
 
 def test_numbers_are_fixed() -> None:

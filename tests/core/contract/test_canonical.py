@@ -143,9 +143,35 @@ def test_parse_reads_what_json_prints(value: object) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    ["", " ", "NaN", "[Infinity]", "-Infinity", "\ufeff1", "1 2", "01", "1.", "+1", "'a'", "{a:1}", "[1,]", '"\t"',
-     '"\\x41"', '"\\ud8"', "\u00a01", "1\u00a0", "tru", "// c\n1", '{"a" 1}', '{"a":}', "[1 2]", '"abc', b"\xff", b"\xef\xbb\xbf{}"],
-)  # fmt: skip
+    [
+        "",
+        " ",
+        "NaN",
+        "[Infinity]",
+        "-Infinity",
+        "\ufeff1",
+        "1 2",
+        "01",
+        "1.",
+        "+1",
+        "'a'",
+        "{a:1}",
+        "[1,]",
+        '"\t"',
+        '"\\x41"',
+        '"\\ud8"',
+        "\u00a01",
+        "1\u00a0",
+        "tru",
+        "// c\n1",
+        '{"a" 1}',
+        '{"a":}',
+        "[1 2]",
+        '"abc',
+        b"\xff",
+        b"\xef\xbb\xbf{}",
+    ],
+)
 def test_refused_documents(document: str | bytes) -> None:
     """What JSON.parse refuses is refused, as an error of ours."""
     with pytest.raises(InvalidJsonError):
@@ -173,8 +199,14 @@ def test_duplicate_keys() -> None:
 
 @pytest.mark.parametrize(
     ("document", "expected"),
-    [("9007199254740991", 2**53 - 1), ("9007199254740993", 2.0**53), ("-0", 0), ("1e400", math.inf), ("9" * 5000, math.inf)],
-)  # fmt: skip
+    [
+        ("9007199254740991", 2**53 - 1),
+        ("9007199254740993", 2.0**53),
+        ("-0", 0),
+        ("1e400", math.inf),
+        ("9" * 5000, math.inf),
+    ],
+)
 def test_integers_are_doubles(document: str, expected: float) -> None:
     """An integer that no double holds exactly is the nearest double, whatever its length."""
     assert expected == canonical.parse_json(document)

@@ -8,14 +8,32 @@ from clawmem_core.contract import identities
 from clawmem_core.contract.canonical import UNDEFINED
 
 EPISODE = {
-    "runtime": "hermes", "agentId": "a", "profileId": "p", "externalSessionId": "s", "sourceEventId": "e",
-    "turnIndex": 1, "userText": "u", "assistantText": "t", "summary": "x", "participantScopeHash": "0" * 64,
-    "privacyScope": "private", "sandboxEligible": False,
-}  # fmt: skip
+    "runtime": "hermes",
+    "agentId": "a",
+    "profileId": "p",
+    "externalSessionId": "s",
+    "sourceEventId": "e",
+    "turnIndex": 1,
+    "userText": "u",
+    "assistantText": "t",
+    "summary": "x",
+    "participantScopeHash": "0" * 64,
+    "privacyScope": "private",
+    "sandboxEligible": False,
+}
 FACT = {
-    "runtime": "hermes", "agentId": "a", "profileId": "p", "participantScopeHash": "0" * 64, "subjectKey": "k",
-    "kind": "n", "sourceEventId": "e", "text": "t", "confidence": 1, "active": True, "privacyScope": "private",
-}  # fmt: skip
+    "runtime": "hermes",
+    "agentId": "a",
+    "profileId": "p",
+    "participantScopeHash": "0" * 64,
+    "subjectKey": "k",
+    "kind": "n",
+    "sourceEventId": "e",
+    "text": "t",
+    "confidence": 1,
+    "active": True,
+    "privacyScope": "private",
+}
 
 
 @pytest.mark.parametrize("name", EPISODE)
@@ -37,8 +55,10 @@ def test_created_events_override_what_was_claimed() -> None:
     claimed = {**EPISODE, "eventId": "f" * 64, "eventType": "fact", "schemaVersion": 9}
     event = identities.create_episode_event(claimed)
     assert (identities.episode_event_id(EPISODE), "episode", 1) == (
-        event["eventId"], event["eventType"], event["schemaVersion"],
-    )  # fmt: skip
+        event["eventId"],
+        event["eventType"],
+        event["schemaVersion"],
+    )
     assert claimed["eventId"] == "f" * 64
     assert identities.create_fact_event({**FACT, "factId": "x"})["factId"] == identities.fact_event_id(FACT)
 

@@ -19,9 +19,16 @@ INFINITY = float("inf")
 
 def _row(**changes: Any) -> EventRow:
     values = {
-        "label": 2, "status": lifecycle.ACTIVE, "trust": 1, "record_id": 1, "valid_from": 100.0, "recorded_from": 10,
-        "event_id": b"a" * 32, "scope_key": SCOPE, "payload": b"{}",
-    }  # fmt: skip
+        "label": 2,
+        "status": lifecycle.ACTIVE,
+        "trust": 1,
+        "record_id": 1,
+        "valid_from": 100.0,
+        "recorded_from": 10,
+        "event_id": b"a" * 32,
+        "scope_key": SCOPE,
+        "payload": b"{}",
+    }
     return EventRow(**{**values, **changes})
 
 
@@ -29,18 +36,33 @@ def _row(**changes: Any) -> EventRow:
 
 
 @pytest.mark.parametrize(
-    "text", ["Prefers Tea", " prefers  TEA ", "prefers\u00a0\ttea", "\ufeffＰrefers tea", "pre\u200bfers te\u00ada", "prefers\u3000tea"]
-)  # fmt: skip
+    "text",
+    [
+        "Prefers Tea",
+        " prefers  TEA ",
+        "prefers\u00a0\ttea",
+        "\ufeffＰrefers tea",
+        "pre\u200bfers te\u00ada",
+        "prefers\u3000tea",
+    ],
+)
 def test_same_value(text: str) -> None:
     """Case, width, spacing and invisible characters do not make another value."""
-    assert lifecycle.value_key(SCOPE, "user", "drink", "prefers tea") == lifecycle.value_key(SCOPE, "user", "drink", text)
+    assert lifecycle.value_key(SCOPE, "user", "drink", "prefers tea") == lifecycle.value_key(
+        SCOPE, "user", "drink", text
+    )
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [(b"t" * 32, "user", "drink", "tea"), (SCOPE, "User", "drink", "tea"), (SCOPE, "user", "food", "tea"),
-     (SCOPE, "user", "drink", "te a"), (SCOPE, "user", "drink", "teä")],
-)  # fmt: skip
+    [
+        (b"t" * 32, "user", "drink", "tea"),
+        (SCOPE, "User", "drink", "tea"),
+        (SCOPE, "user", "food", "tea"),
+        (SCOPE, "user", "drink", "te a"),
+        (SCOPE, "user", "drink", "teä"),
+    ],
+)
 def test_other_value(arguments: tuple[bytes, str, str, str]) -> None:
     """Scope, subject, kind and words do."""
     assert lifecycle.value_key(SCOPE, "user", "drink", "tea") != lifecycle.value_key(*arguments)
@@ -57,8 +79,12 @@ def test_normal_form_is_stable(text: str) -> None:
 # ---------------------------------------------------------------- states
 
 ALLOWED = {
-    ("pending", "active"), ("pending", "rejected"), ("active", "superseded"), ("active", "retracted"), ("active", "expired"),
-}  # fmt: skip
+    ("pending", "active"),
+    ("pending", "rejected"),
+    ("active", "superseded"),
+    ("active", "retracted"),
+    ("active", "expired"),
+}
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.permutations(lifecycle.STATUSES[1:], 2)))
@@ -87,10 +113,19 @@ def test_end_of_validity() -> None:
         old, lifecycle.SUPERSEDED, at=200.0, recorded=20, reason="r", actor="ann", superseded_by=b"b" * 32
     )
     assert (2, lifecycle.SUPERSEDED, 150.0, 20, 0, b"b" * 32, "r", "ann", b"{}") == (
-        new.version, new.status, new.valid_until, new.recorded_from, new.recorded_to, new.superseded_by, new.reason,
-        new.actor, new.payload,
-    )  # fmt: skip
-    assert lifecycle.end_validity(old, lifecycle.EXPIRED, at=120.0, recorded=20, reason="", actor="a").valid_until == 120.0
+        new.version,
+        new.status,
+        new.valid_until,
+        new.recorded_from,
+        new.recorded_to,
+        new.superseded_by,
+        new.reason,
+        new.actor,
+        new.payload,
+    )
+    assert (
+        lifecycle.end_validity(old, lifecycle.EXPIRED, at=120.0, recorded=20, reason="", actor="a").valid_until == 120.0
+    )
     assert (150.0, 1) == (old.valid_until, old.version)
 
 
@@ -113,8 +148,13 @@ def _history() -> list[tuple[str, EventRow]]:
     c2 = lifecycle.end_validity(c, lifecycle.EXPIRED, at=150.0, recorded=40_000_000, reason="", actor="x")
     b2 = lifecycle.end_validity(b, lifecycle.RETRACTED, at=300.0, recorded=50_000_000, reason="", actor="x")
     closed = [
-        a.changed(recorded_to=30_000_000), b.changed(recorded_to=50_000_000), c.changed(recorded_to=40_000_000), a2, b2, c2,
-    ]  # fmt: skip
+        a.changed(recorded_to=30_000_000),
+        b.changed(recorded_to=50_000_000),
+        c.changed(recorded_to=40_000_000),
+        a2,
+        b2,
+        c2,
+    ]
     return list(zip("ABCABC", closed, strict=True))
 
 
@@ -175,9 +215,13 @@ def test_marked_rows_stand_below_their_successor(order: list[int], successors: d
 
 def _replace(old: EventRow | None, rows: dict[bytes, EventRow] | None = None, **changes: Any) -> EventRow:
     arguments = {
-        "fact_id": "f" * 64, "scope_key": SCOPE, "old_value": b"1", "new_value": b"2", "new_id": b"n" * 32,
+        "fact_id": "f" * 64,
+        "scope_key": SCOPE,
+        "old_value": b"1",
+        "new_value": b"2",
+        "new_id": b"n" * 32,
         "find": (rows or {}).get,
-    }  # fmt: skip
+    }
     return lifecycle.check_replaceable(old, **{**arguments, **changes})
 
 

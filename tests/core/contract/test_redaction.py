@@ -17,24 +17,45 @@ BASE64 = "wJalrXUtnFEMIaK7MDENGabPxRfiCYzEXAMPLEKE"
 # name: (text around, the secret in it, near-miss that stays as it is)
 CASES: dict[str, tuple[str, str, str]] = {
     "pem": (
-        "-----BEGIN RSA PRIVATE KEY-----\nMIIB/x+y\n-----END RSA PRIVATE KEY----- rest", "MIIB/x+y",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIB/x+y\n-----END RSA PRIVATE KEY----- rest",
+        "MIIB/x+y",
         "-----BEGIN PUBLIC KEY-----\nMIIB/x+y\n-----END PUBLIC KEY-----",
     ),
     "aws-id": ("key AKIAIOSFODNN7EXAMPLE here", "AKIAIOSFODNN7EXAMPLE", "key AKIAIOSFODNN7 here"),
     "aws-secret": (f"the aws one: {BASE64}.", BASE64, "the aws one: " + "a" * 39),
     "github-token": (f"use ghp_{MIXED} now", f"ghp_{MIXED}", "use ghp_short now"),
-    "github-pat": ("use github_pat_11ABCDEFG0abcdefghij_x now", "github_pat_11ABCDEFG0abcdefghij_x", "use github_pat_x now"),
+    "github-pat": (
+        "use github_pat_11ABCDEFG0abcdefghij_x now",
+        "github_pat_11ABCDEFG0abcdefghij_x",
+        "use github_pat_x now",
+    ),
     "gitlab-pat": ("use glpat-abcdefghij0123456789 now", "glpat-abcdefghij0123456789", "use glpat-abc now"),
-    "llm-sk": ("use sk-proj-abcdefghij0123456789 now", "abcdefghij0123456789", "the sk-learn-style-estimator-interface"),
-    "llm-hf": ("use hf_abcdefghijklmnopqrstuvwxyzABCD now", "hf_abcdefghijklmnopqrstuvwxyzABCD", "use hf_hub_download now"),
+    "llm-sk": (
+        "use sk-proj-abcdefghij0123456789 now",
+        "abcdefghij0123456789",
+        "the sk-learn-style-estimator-interface",
+    ),
+    "llm-hf": (
+        "use hf_abcdefghijklmnopqrstuvwxyzABCD now",
+        "hf_abcdefghijklmnopqrstuvwxyzABCD",
+        "use hf_hub_download now",
+    ),
     "llm-memory": ("use brv_abcdefgh01234567 now", "brv_abcdefgh01234567", "use brv_configuration_file now"),
     "google-api": ("use AIza" + "SyA-" * 8 + "abc now", "AIza" + "SyA-" * 8 + "abc", "use AIzaSyA now"),
     "google-oauth": ("use ya29.a0AfH6SMBx now", "ya29.a0AfH6SMBx", "use ya29.x now"),
     "slack-token": ("use xoxb-1234567890-abc now", "xoxb-1234567890-abc", "use xoxb-1 now"),
     "slack-hook": ("post to hooks.slack.com/services/T0/B0/abcdef", "T0/B0/abcdef", "post to hooks.slack.com/help"),
     "stripe": ("use sk_live_abcdefghij now", "sk_live_abcdefghij", "use sk_live_abc now"),
-    "telegram": ("bot 123456789:AAabcdefghijklmnopqrstuvwxyz0123456 ok", "123456789:AAabcdefghijklmnopqrstuvwxyz0123456", "at 12345678:30 ok"),
-    "discord": ("bot MTIzNDU2Nzg5MDEyMzQ1Njc4.Gabcde.abcdefghijklmnopqrstuvwxyz0 ok", "MTIzNDU2Nzg5MDEyMzQ1Njc4", "see Main.module.function"),
+    "telegram": (
+        "bot 123456789:AAabcdefghijklmnopqrstuvwxyz0123456 ok",
+        "123456789:AAabcdefghijklmnopqrstuvwxyz0123456",
+        "at 12345678:30 ok",
+    ),
+    "discord": (
+        "bot MTIzNDU2Nzg5MDEyMzQ1Njc4.Gabcde.abcdefghijklmnopqrstuvwxyz0 ok",
+        "MTIzNDU2Nzg5MDEyMzQ1Njc4",
+        "see Main.module.function",
+    ),
     "npm": (f"use npm_{MIXED} now", f"npm_{MIXED}", "use npm_config_registry now"),
     "pypi": ("use pypi-AgEIcHlwaS5vcmcCJDAw now", "pypi-AgEIcHlwaS5vcmcCJDAw", "use pypi-mirror now"),
     "jwt": ("got eyJhbGciOi.eyJzdWIiOi.sig-x there", "eyJhbGciOi.eyJzdWIiOi.sig-x", "got eyJhbGciOi there"),
@@ -47,11 +68,19 @@ CASES: dict[str, tuple[str, str, str]] = {
     "path-drive": (r"see C:\Users\ann\x.txt there", r"C:\Users\ann\x.txt", "see http://x and C: there"),
     "path-share": (r"see \\host\share\x there", r"\\host\share\x", r"see a\\b there"),
     "path-url": ("see file:///srv/x there", "file:///srv/x", "see profile://x there"),
-    "output-fence": ("look\n```console\nbuilt 7 things\n```\nfine", "built 7 things", "look\n```python\nbuilt = 7\n```\nfine"),
+    "output-fence": (
+        "look\n```console\nbuilt 7 things\n```\nfine",
+        "built 7 things",
+        "look\n```python\nbuilt = 7\n```\nfine",
+    ),
     "output-prompt": ("I ran\n$ make all\nfine", "make all", "it costs\n$ 5 or $5\nfine"),
-    "output-trace": ('Traceback (most recent call last):\n  File "x.py", line 3, in f\n    boom()\nKeyError: zork', "boom()", "the File menu, line 3\nat noon (12:00)"),
+    "output-trace": (
+        'Traceback (most recent call last):\n  File "x.py", line 3, in f\n    boom()\nKeyError: zork',
+        "boom()",
+        "the File menu, line 3\nat noon (12:00)",
+    ),
     "output-exit": ("it ended, exit code 17, sadly", "exit code 17", "the exit code matters"),
-}  # fmt: skip
+}
 
 
 def test_every_pattern_has_a_case() -> None:
@@ -76,7 +105,13 @@ def test_pattern(pattern: redaction.Pattern) -> None:
 def test_entropy() -> None:
     """Long mixed runs go; digests, words, UUIDs and repetitions stay."""
     assert redact(f"see {MIXED}")[0] == "see [redacted:entropy]"
-    for kept in ("a" * 40, "0123456789abcdef" * 4, "A1b2" * 10, "123e4567-e89b-12d3-a456-426614174000", "x" * 20 + "/" + "y" * 30):
+    for kept in (
+        "a" * 40,
+        "0123456789abcdef" * 4,
+        "A1b2" * 10,
+        "123e4567-e89b-12d3-a456-426614174000",
+        "x" * 20 + "/" + "y" * 30,
+    ):
         assert (kept, {}) == redact(kept)
 
 
@@ -104,9 +139,26 @@ def test_examples(text: str, expected: str) -> None:
     assert expected == redact(text)[0]
 
 
-pieces = st.sampled_from([case[0] for case in CASES.values()] + [case[1] for case in CASES.values()] + [
-    "password: ", "token=", " ", "\n", "[redacted:jwt]", "[redacted:", "]", "x", '"', "```sh\n", "://", "@", ":", "AKIA",
-])  # fmt: skip
+pieces = st.sampled_from(
+    [case[0] for case in CASES.values()]
+    + [case[1] for case in CASES.values()]
+    + [
+        "password: ",
+        "token=",
+        " ",
+        "\n",
+        "[redacted:jwt]",
+        "[redacted:",
+        "]",
+        "x",
+        '"',
+        "```sh\n",
+        "://",
+        "@",
+        ":",
+        "AKIA",
+    ]
+)
 
 
 @given(st.lists(pieces, max_size=8).map("".join))
@@ -119,11 +171,46 @@ def test_idempotent_and_clean(text: str) -> None:
     assert len(once) <= len(text) + 32 * sum(counts.values())
 
 
-@pytest.mark.parametrize("unit", [
-    "a", " ", "-", "eyJ", "eyJa.", "-----BEGIN PRIVATE KEY-----", "-----END ", "a://b:", "a:b@", "secret ", "secret:",
-    "token is ", "\n$ ", "\n```sh\n", "```", "File \"", "at x(", "A=", "AKIA", "sk-", "/home/", "\\\\a\\", "C:\\", "1",
-    "Bearer ", "exit ", "x.Error", "[redacted:", "[redacted:x]", "~a", "a.", "\n", "é", "x@y:", "PS C:\\",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a",
+        " ",
+        "-",
+        "eyJ",
+        "eyJa.",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----END ",
+        "a://b:",
+        "a:b@",
+        "secret ",
+        "secret:",
+        "token is ",
+        "\n$ ",
+        "\n```sh\n",
+        "```",
+        'File "',
+        "at x(",
+        "A=",
+        "AKIA",
+        "sk-",
+        "/home/",
+        "\\\\a\\",
+        "C:\\",
+        "1",
+        "Bearer ",
+        "exit ",
+        "x.Error",
+        "[redacted:",
+        "[redacted:x]",
+        "~a",
+        "a.",
+        "\n",
+        "é",
+        "x@y:",
+        "PS C:\\",
+    ],
+)
 def test_adversarial_repetitions(unit: str) -> None:
     """Half a million characters of any pattern's beginning end at once: nothing is tried from every position anew."""
     text = unit * (500_000 // len(unit))
@@ -154,11 +241,21 @@ def test_rules_from_a_file() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    ["[", "other = 1", "pattern = 1", "[[pattern]]\nclass = 'a'", "allow = 1", "[allow]\nother = 1", "[allow]\ntexts = [1]",
-     "[[pattern]]\nclass = 'A!'\ndescription = ''\nexpression = 'x'", "[[pattern]]\nclass = 'a'\ndescription = 1\nexpression = 'x'",
-     "[[pattern]]\nclass = 'a'\ndescription = ''\nexpression = '('", "[[pattern]]\nclass = 'a'\ndescription = ''\nexpression = 'x*'",
-     "[[pattern]]\nclass = 'a'\ndescription = ''\nexpression = '" + "x" * 1001 + "'"],
-)  # fmt: skip
+    [
+        "[",
+        "other = 1",
+        "pattern = 1",
+        "[[pattern]]\nclass = 'a'",
+        "allow = 1",
+        "[allow]\nother = 1",
+        "[allow]\ntexts = [1]",
+        "[[pattern]]\nclass = 'A!'\ndescription = ''\nexpression = 'x'",
+        "[[pattern]]\nclass = 'a'\ndescription = 1\nexpression = 'x'",
+        "[[pattern]]\nclass = 'a'\ndescription = ''\nexpression = '('",
+        "[[pattern]]\nclass = 'a'\ndescription = ''\nexpression = 'x*'",
+        "[[pattern]]\nclass = 'a'\ndescription = ''\nexpression = '" + "x" * 1001 + "'",
+    ],
+)
 def test_bad_rules(document: str) -> None:
     """Rules that say nothing, or too much, are refused."""
     with pytest.raises(InvalidInputError, match="redaction rules"):
@@ -169,7 +266,22 @@ def test_classes_are_listed() -> None:
     """Every class of the table is listed, with a version for the whole."""
     classes = {row["class"] for row in redaction.redaction_classes()}
     assert classes == {
-        "pem", "aws", "github", "gitlab", "llm", "google", "slack", "stripe", "bot", "jwt", "header", "url-cred",
-        "assign", "env", "entropy", "path", "output",
-    }  # fmt: skip
+        "pem",
+        "aws",
+        "github",
+        "gitlab",
+        "llm",
+        "google",
+        "slack",
+        "stripe",
+        "bot",
+        "jwt",
+        "header",
+        "url-cred",
+        "assign",
+        "env",
+        "entropy",
+        "path",
+        "output",
+    }
     assert redaction.REDACTION_VERSION == 1

@@ -57,9 +57,13 @@ def test_fenced_block_cannot_be_forged(texts: list[str], provenance: str, identi
 def test_fenced_header_says_everything() -> None:
     """Trust, confidence, time, provenance, id and marks are printed, quoted where they are no plain word."""
     memory = _memory(
-        trustClass="trusted", confidence=0.25, observedAt="2026-08-18T00:00:00Z", provenance="told; by] Ann",
-        id="ab" * 32, marks=["superseded"],
-    )  # fmt: skip
+        trustClass="trusted",
+        confidence=0.25,
+        observedAt="2026-08-18T00:00:00Z",
+        provenance="told; by] Ann",
+        id="ab" * 32,
+        marks=["superseded"],
+    )
     header = render.format_fenced_memories([memory], fence=FENCE).splitlines()[3]
     assert header == (
         "[Memory 1; source=EPISODE; score=0.500; trust=trusted; confidence=0.250; time=2026-08-18T00:00:00Z; "

@@ -11,13 +11,19 @@ from clawmem_core.contract.canonical import JS_WHITESPACE, UNDEFINED
 from clawmem_core.errors import ScopeError, ScopeMismatchError
 
 SCOPE: dict[str, Any] = {
-    "agentId": "main", "profileId": "default", "privacyScope": "private", "participantScopeHash": "a" * 64,
+    "agentId": "main",
+    "profileId": "default",
+    "privacyScope": "private",
+    "participantScopeHash": "a" * 64,
     "sandboxEligible": False,
-}  # fmt: skip
+}
 OTHERS = {
-    "agentId": "other", "profileId": "other", "privacyScope": "shared", "participantScopeHash": "b" * 64,
+    "agentId": "other",
+    "profileId": "other",
+    "privacyScope": "shared",
+    "participantScopeHash": "b" * 64,
     "sandboxEligible": True,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SCOPE)

@@ -24,20 +24,49 @@ VECTORS = [
     if (vector := json.loads(line))["fn"] == "schemaValidate"
 ]
 SCOPE = {
-    "agentId": "a", "profileId": "p", "privacyScope": "private", "participantScopeHash": "0" * 64,
+    "agentId": "a",
+    "profileId": "p",
+    "privacyScope": "private",
+    "participantScopeHash": "0" * 64,
     "sandboxEligible": False,
-}  # fmt: skip
-EPISODE = identities.create_episode_event({
-    **SCOPE, "runtime": "hermes", "externalSessionId": "s", "sourceEventId": "e", "turnIndex": 1, "userText": "u",
-    "assistantText": "t", "summary": "x", "conversationKind": "direct", "channelIdHash": "1" * 64,
-    "visibility": "participant", "trustClass": "mixed", "originClass": "", "observedAt": "2026-08-18T00:00:00Z",
-    "provenance": "",
-})  # fmt: skip
-FACT = identities.create_fact_event({
-    **SCOPE, "runtime": "custom", "text": "t", "kind": "k", "subjectKey": "u", "confidence": 0.5, "active": True,
-    "sourceEventId": "e", "supersedesFactId": "2" * 64, "validFrom": "2026-08-18T00:00:00Z",
-    "validUntil": "2026-08-19T00:00:00Z", "visibility": "shared", "trustClass": "trusted", "provenance": "",
-})  # fmt: skip
+}
+EPISODE = identities.create_episode_event(
+    {
+        **SCOPE,
+        "runtime": "hermes",
+        "externalSessionId": "s",
+        "sourceEventId": "e",
+        "turnIndex": 1,
+        "userText": "u",
+        "assistantText": "t",
+        "summary": "x",
+        "conversationKind": "direct",
+        "channelIdHash": "1" * 64,
+        "visibility": "participant",
+        "trustClass": "mixed",
+        "originClass": "",
+        "observedAt": "2026-08-18T00:00:00Z",
+        "provenance": "",
+    }
+)
+FACT = identities.create_fact_event(
+    {
+        **SCOPE,
+        "runtime": "custom",
+        "text": "t",
+        "kind": "k",
+        "subjectKey": "u",
+        "confidence": 0.5,
+        "active": True,
+        "sourceEventId": "e",
+        "supersedesFactId": "2" * 64,
+        "validFrom": "2026-08-18T00:00:00Z",
+        "validUntil": "2026-08-19T00:00:00Z",
+        "visibility": "shared",
+        "trustClass": "trusted",
+        "provenance": "",
+    }
+)
 
 formats = jsonschema.FormatChecker(formats=())
 
@@ -73,14 +102,29 @@ def test_schema_and_code_agree_with_the_vectors(vector: dict[str, Any]) -> None:
 
 
 WRONG = st.one_of(
-    st.none(), st.booleans(), st.integers(-2, 3), st.floats(), st.text(max_size=3), st.just("a" * 64), st.just("A" * 64),
-    st.just("a" * 64 + "\n"), st.just([]), st.just({}), st.sampled_from(["private", "shared", "episode", "fact"]),
-    st.sampled_from(["2026-08-18T00:00:00", "2026-08-18t00:00:00.5z", "2026-02-29T00:00:00Z", "2024-02-29 00:00:00+23:59"]),
-)  # fmt: skip
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 3),
+    st.floats(),
+    st.text(max_size=3),
+    st.just("a" * 64),
+    st.just("A" * 64),
+    st.just("a" * 64 + "\n"),
+    st.just([]),
+    st.just({}),
+    st.sampled_from(["private", "shared", "episode", "fact"]),
+    st.sampled_from(
+        ["2026-08-18T00:00:00", "2026-08-18t00:00:00.5z", "2026-02-29T00:00:00Z", "2024-02-29 00:00:00+23:59"]
+    ),
+)
 NAMES = sorted({*EPISODE, *FACT, "other"})
 
 
-@given(st.sampled_from([EPISODE, FACT]), st.dictionaries(st.sampled_from(NAMES), WRONG, max_size=2), st.sets(st.sampled_from(NAMES), max_size=1))  # fmt: skip
+@given(
+    st.sampled_from([EPISODE, FACT]),
+    st.dictionaries(st.sampled_from(NAMES), WRONG, max_size=2),
+    st.sets(st.sampled_from(NAMES), max_size=1),
+)
 @settings(max_examples=300)
 def test_schema_and_code_agree(event: dict[str, Any], changes: dict[str, Any], dropped: set[str]) -> None:
     """Over random damage to valid events, the code's verdict is the schema's."""
