@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from clawmem_core.errors import ClawmemError
-    from clawmem_core.storage.log import Report
+    from clawmem_core.storage.log_reports import Report
 
 _STDOUT: Final = 1
 _STDERR: Final = 2

@@ -28,7 +28,7 @@ EOF
 }
 
 pip install --upgrade pip
-pip install --upgrade --force-reinstall --no-deps .
+rm -rf build
 pip install .
 for extra in "$@"; do
     requirements "$extra" >.venv/"$extra".txt
