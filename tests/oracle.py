@@ -1,7 +1,7 @@
 """The ranking by brute force, from texts and vectors only: what every executor must return.
 
-Written from the specification in clawmem_core/search/ranking.py with numpy over all records, without an index and without
-the formulas of that module, so that the two can be compared.
+Written from the specification in clawmem_core/search/ranking.py with numpy over all records, without an index and
+without the formulas of that module, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class OracleRecord:
-    """A live record. `vector`: the stored float16 or float32 values, None for none. `session`: (scope, session) or None."""
+    """A live record. `vector`: its stored float16 or float32 values or None. `session`: (scope, session) or None."""
 
     id: int
     text: str
@@ -34,7 +34,7 @@ class OracleRecord:
 
 @dataclass
 class OracleQuery:
-    """A search. `allowed`: which records pass the filters. `vector`: float values, rounded to float32 as the door does."""
+    """A search. `allowed`: which records pass the filters. `vector`: numbers, rounded to float32 as the door does."""
 
     text: str = ""
     vector: ArrayLike | None = None
@@ -121,7 +121,8 @@ class Oracle:
         norm = 1.2 * ((1 - 0.75) + 0.75 * (lengths / average if average else np.zeros(count)))
         scores, ideal = np.zeros(count), 0.0
         for token, repeats in Counter(tokens).items():
-            own = np.array([terms[token] + stops[token] for terms, stops in zip(self.terms, self.stopwords, strict=True)])
+            counts = zip(self.terms, self.stopwords, strict=True)
+            own = np.array([terms[token] + stops[token] for terms, stops in counts])
             df = int((own > 0).sum())
             weight = repeats * math.log(1 + (count - df + 0.5) / (df + 0.5))
             ideal += weight

@@ -1,14 +1,15 @@
-"""What a search result is: the ranking in full, and the small formulas every executor shares. Loaded by one-shot search.
+"""What a search result is: the ranking in full, and the small formulas all executors share. Obeys the start-up budget.
 
 This text is the specification. Executors may find candidates as they like; pages and scores must be the ones below.
 All arithmetic is IEEE float64 in the order written, so that plain Python and numpy agree.
 
-**Records.** Live records in ascending id order: not deleted, at the state the reader sees (log included). `allowed` is the
-subset that passes the filters (source, session, tag, time, scope, ...). Filters choose candidates only; N, df, lengths
-and neighbours always come from all live records.
+**Records.** Live records in ascending id order: not deleted, at the state the reader sees (log included). `allowed`
+is the subset that passes the filters (source, session, tag, time, scope, ...). Filters choose candidates only; N, df,
+lengths and neighbours always come from all live records.
 
-**Neighbours.** `prev` and `next` of a record are the live records just before and after it, by id, with the same scope and
-the same non-empty session id. A record without session id has none, and so have all records when context is off.
+**Neighbours.** `prev` and `next` of a record are the live records just before and after it, by id, with the same
+scope and the same non-empty session id. A record without session id has none, and so have all records when context is
+off.
 
 **Keyword score** of a record for query tokens (`Tokenizer.query`), with n = neighbour weight, 0 when context is off:
 
@@ -20,21 +21,22 @@ the same non-empty session id. A record without session id has none, and so have
     bm25(d) = sum over distinct query tokens, in order of first appearance, of
               (count in query * idf) * (tf' * (k1 + 1) / (tf' + norm))              tokens with tf' = 0 add nothing
 
-rounded to 12 digits. A stopword token (`=word`, only in queries made of nothing else) is scored alike: its tf and df come
-from `Tokenizer.stopwords`, lengths stay those of `Tokenizer.document`. A *keyword hit* is an allowed record with
+rounded to 12 digits. A stopword token (`=word`, only in queries made of nothing else) is scored alike: its tf and df
+come from `Tokenizer.stopwords`, lengths stay those of `Tokenizer.document`. A *keyword hit* is an allowed record with
 bm25 > 0; a neighbour's word is enough.
 
-**Vector score.** cosine = dot(q, v) / (|q| * |v|), q the float32 values of the query and v the stored row, both widened to
-float64, norms computed from these same values; rounded to 12 digits. Order of summation is free. A record without vector
-has no cosine (None), which is not 0. A query vector of all zeros never gets here.
+**Vector score.** cosine = dot(q, v) / (|q| * |v|), q the float32 values of the query and v the stored row, both
+widened to float64, norms computed from these same values; rounded to 12 digits. Order of summation is free. A record
+without vector has no cosine (None), which is not 0. A query vector of all zeros never gets here.
 
-**Arms.** The vector arm is on when the query has a vector and its weight is above 0, the keyword arm when it has tokens and
-its weight is above 0. An arm that is on is *present* when at least one allowed record has a cosine, or is a keyword hit.
-With no arm present the page is empty.
+**Arms.** The vector arm is on when the query has a vector and its weight is above 0, the keyword arm when it has
+tokens and its weight is above 0. An arm that is on is *present* when at least one allowed record has a cosine, or is
+a keyword hit. With no arm present the page is empty.
 
-**Candidates.** The pool of an arm: its first POOL records, by rounded score descending, then id ascending (vector: allowed
-records with a cosine, however low; keyword: hits). POOL does not depend on k. U is the union of the pools. For every
-record of U both scores are exact: a cosine if it has a vector, bm25 even when it is 0. Scores of an absent arm don't matter.
+**Candidates.** The pool of an arm: its first POOL records, by rounded score descending, then id ascending (vector:
+allowed records with a cosine, however low; keyword: hits). POOL does not depend on k. U is the union of the pools.
+For every record of U both scores are exact: a cosine if it has a vector, bm25 even when it is 0. Scores of an absent
+arm don't matter.
 
 **Fusion** over U (`fuse`):
 
@@ -45,14 +47,14 @@ record of U both scores are exact: a cosine if it has a vector, bm25 even when i
     final   = (s + p * best) / (1 + p)     best = highest s in U within the same scope and session, p = session prior
               s                            for a record without session id, and for all when context is off
 
-rounded to 10 digits. Order: final descending, then id ascending. A sole hit scores 1 in every mode, whatever arms there are.
-With `fusion="rrf"` (library only) unit(x) is 61 / (60 + rank), rank from 1 within the arm's values in U by score
-descending, then id; only cosines and hits have ranks, all others 0. It measures worse (docs/ranking.md).
+rounded to 10 digits. Order: final descending, then id ascending. A sole hit scores 1 in every mode, whatever arms
+there are. With `fusion="rrf"` (library only) unit(x) is 61 / (60 + rank), rank from 1 within the arm's values in U by
+score descending, then id; only cosines and hits have ranks, all others 0. It measures worse (docs/ranking.md).
 
-**Beyond U**, for pages longer than U: the rest R is every other allowed record with a cosine (if the vector arm is on) or
-that is a hit. R is fused by the same formula, as if it were the union, both arms present that are present for U, and
-follows U in that order. Its scores are lowered by one constant where needed to lie below U's last (`continue_below`);
-they may be negative. So the page of k is always the beginning of the page of k + n.
+**Beyond U**, for pages longer than U: the rest R is every other allowed record with a cosine (if the vector arm is
+on) or that is a hit. R is fused by the same formula, as if it were the union, both arms present that are present for
+U, and follows U in that order. Its scores are lowered by one constant where needed to lie below U's last
+(`continue_below`); they may be negative. So the page of k is always the beginning of the page of k + n.
 
 **Similarity** (`min_score`, confidence): the higher of the cosine and the BM25 share, between 0 and 1, where
 
@@ -63,10 +65,10 @@ queries, as the final score cannot. The part of an arm that is off is 0.
 
 **After fusion** in this order: re-rank (over U), confidence and `min_score` (over U, then R), cut to k.
 
-Rounding is `rounded`: multiply, round half to even, divide; numpy.round computes the same. Scores below these digits are
-noise of the order of summation.
+Rounding (`rounded_score`, `rounded_final`): multiply, round half to even, divide; numpy.round computes the same.
+Scores below these digits are noise of the order of summation.
 
-Sources: Robertson & Zaragoza 2009 (BM25, idf with 1 + as in Lucene), Cormack et al. 2009 (RRF), docs/ranking.md (the rest).
+Sources: Robertson & Zaragoza 2009 (BM25, idf with 1 + as in Lucene), Cormack et al. 2009 (RRF); docs/ranking.md.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    #: id, cosine or None, bm25, boost, session (None: no session). Any hashable that tells (scope, session) apart will do.
+    #: id, cosine or None, bm25, boost, session: any hashable that tells (scope, session) apart, None for no session
     Candidate = tuple[int, float | None, float, float, Hashable]
 
 K1 = 1.2

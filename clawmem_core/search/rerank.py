@@ -1,8 +1,9 @@
 """Re-ranking by what a caller cares about besides the match: recency, source authority, activation. Opt-in, pure.
 
-Invariants: relevance leads: with the default weights a full match that is old, of unknown source and inactive still beats
-any record of up to 0.7 of its relevance. Every part lies in [0, 1] and so does the new score. Equal scores keep their order.
-`AUTHORITY` is the only table that knows channels; every channel the toolchain itself writes is in it (a test checks).
+Invariants: relevance leads: with the default weights a full match that is old, of unknown source and inactive still
+beats any record of up to 0.7 of its relevance. Every part lies in [0, 1] and so does the new score. Equal scores keep
+their order. `AUTHORITY` is the only table that knows channels; every channel the toolchain itself writes is in it (a
+test checks).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ Sources: Unicode UAX #15 (NFKC), UAX #29 (words, in spirit), Lucene's CJK bigram
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, pairwise
 
 from clawmem_core.errors import InvalidInputError
 
@@ -42,10 +42,13 @@ MAX_WORD = 128
 
 _CACHED_WORDS = 1 << 16
 _CACHED_WORD_LENGTH = 64
-_PIECE = 1024
+_PIECE = 256
+_STREAM_SAFE = 32  # no real text has a longer run of combining marks (UAX #15, stream-safe format: 30)
 
 _ASCII = "".join(chr(code) if chr(code).isalnum() or code == 95 else " " for code in range(128))
-_IGNORED = frozenset((0xAD, 0x34F, *range(0x180B, 0x1810), *range(0x200C, 0x2010), *range(0x2060, 0x2065), 0x20E3, 0xFEFF))
+_IGNORED = frozenset(
+    (0xAD, 0x34F, *range(0x180B, 0x1810), *range(0x200C, 0x2010), *range(0x2060, 0x2065), 0x20E3, 0xFEFF)
+)
 _VARIATION_SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 _APOSTROPHE_LETTER = 0x2BC
 _UNSPACED = (
@@ -159,7 +162,7 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
     def _run_tokens(self, run: str) -> list[str]:
         if _UNSPACED_CHARS[run[0]]:
-            return [first + second for first, second in zip(run, run[1:], strict=False)] or [run]
+            return [first + second for first, second in pairwise(run)] or [run]
         whole = _trimmed(run)
         folded = [_folded(word) for word in (whole, *parts(whole))]
         kept = [word for word in folded if word and word not in self.dropped]
@@ -173,7 +176,7 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
 
 class _Separators(dict[int, int | None]):
-    """Translation table of non-ASCII text, filled on demand: words stay, separators become spaces, the rest vanishes."""
+    """Translation table of non-ASCII text, filled on demand: words stay, separators become spaces, the rest goes."""
 
     def __missing__(self, code: int) -> int | None:
         import unicodedata
@@ -205,7 +208,7 @@ _UNSPACED_CHARS = _UnspacedChars()
 
 
 def _normalised(text: str) -> str:
-    """NFKC in pieces cut at spaces where there are any."""
+    """NFKC, long texts in pieces."""
     from unicodedata import normalize
 
     if len(text) <= _PIECE:
@@ -213,13 +216,25 @@ def _normalised(text: str) -> str:
     pieces = []
     start = 0
     while start < len(text):
-        end = start + _PIECE
-        if end < len(text):
-            space = text.rfind(" ", start + 1, end)
-            end = space if space > start else end
+        end = _cut(text, start, start + _PIECE) if start + _PIECE < len(text) else len(text)
         pieces.append(normalize("NFKC", text[start:end]))
         start = end
     return "".join(pieces)
+
+
+def _cut(text: str, start: int, end: int) -> int:
+    """Where to end a piece: before a space, or between characters that do not act on each other, or at `end`."""
+    from unicodedata import combining, normalize
+
+    space = text.rfind(" ", start + 1, end)
+    if space > start:
+        return space
+    for at in range(end, end - _STREAM_SAFE, -1):
+        before, after = text[at - 1], text[at]
+        apart = normalize("NFKC", before) + normalize("NFKC", after)
+        if not combining(after) and normalize("NFKC", before + after) == apart:
+            return at
+    return end
 
 
 def _folded(word: str) -> str:

@@ -57,8 +57,7 @@ def plain_search(records: list[OracleRecord], query: OracleQuery) -> list[Oracle
     around = []
     for row, record in enumerate(records):
         same = [at for at, other in enumerate(records) if other.session == record.session is not None]
-        around.append([at for at in (max((at for at in same if at < row), default=None),
-                                     min((at for at in same if at > row), default=None)) if at is not None])  # fmt: skip
+        around.append([at for at in same if at < row][-1:] + [at for at in same if at > row][:1])
     beside = [sum(lengths[at] for at in rows) for rows in around]
     average = ranking.average_length(sum(lengths), sum(beside), len(records), weights.neighbour)
     wanted = ranking.count_tokens(tokens.query(query.text) if query.keyword_weight else [])
