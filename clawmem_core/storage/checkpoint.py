@@ -22,7 +22,6 @@ from clawmem_core.errors import (
     DamagedError,
     ExistsError,
     NewerFormatError,
-    NoStoreError,
     SigningKeyRequiredError,
     StorageError,
 )
@@ -97,7 +96,7 @@ def write_new_store(
         except StorageError:
             fs.unlink(paths.real)  # made just now, and nobody was told
             raise
-        return [*warnings, *_derive(paths, derive)]
+        return [*warnings, *derive_files(paths, derive)]
 
 
 def refuse_existing(paths: StorePaths) -> None:
@@ -118,31 +117,24 @@ def checkpoint(
     """
     lock.check()
     log.sync()
-    with naming(paths.real):
-        remove_stale_temps(paths)
-        fd = fs.open_file(paths.real)
-    try:
-        before = fs.fstat(fd)
-        with schema.load(fd, paths.real) as columns:
-            _check_signing(columns, signing, paths, log.pending)
-            overlay = Overlay(columns)
-            apply_frames(overlay, log.frames(), log.reject, paths)
-            apply_overlay(columns, overlay)
-            entries = log.pending
-            columns.mark = Mark(log.header.log_id, log.size, log.chain)
-            columns.log_state = counters(columns, log.state, overlay.next_id).pack()
-            with next_file(paths, columns, before, signing, overlay.records.keys()) as (file, warnings):
-                _refuse_changed(paths, before)
-                with naming(paths.real):
-                    file.commit()
-            result = CheckpointResult(entries, columns, warnings)
-    finally:
-        fs.close(fd)
+    remove_stale_temps(paths)
+    with derived.open_columns(paths) as columns:
+        before = fs.fstat(columns.fd)
+        check_signing(columns, signing, paths, log.pending)
+        overlay = Overlay(columns)
+        apply_frames(overlay, log.frames(), log.reject, paths)
+        apply_overlay(columns, overlay)
+        entries = log.pending
+        columns.mark = Mark(log.header.log_id, log.size, log.chain)
+        columns.log_state = counters(columns, log.state, overlay.next_id).pack()
+        with next_file(paths, columns, before, signing, overlay.records.keys()) as (file, warnings):
+            replace_store(paths, file, before)
+        result = CheckpointResult(entries, columns, warnings)
     try:
         log.rotate(identity_of_store(paths))
     except StorageError as error:
         result.warnings.append(f"the old log stays in use: {error.message}")
-    result.warnings.extend(_derive(paths, derive))
+    result.warnings.extend(derive_files(paths, derive))
     return result
 
 
@@ -164,7 +156,7 @@ def apply_frames(overlay: Overlay, frames: Iterable[Frame], reject: Callable[[Fr
         overlay.apply(operations)
 
 
-def _check_signing(columns: Columns, signing: Signing | None, paths: StorePaths, pending: int) -> None:
+def check_signing(columns: Columns, signing: Signing | None, paths: StorePaths, pending: int) -> None:
     signed = columns.signed or "integrity" in columns.file
     if signing is not None:
         signing.before(columns.file, paths.real, signed=signed)
@@ -229,11 +221,13 @@ def read_back(fd: int, path: str, columns: Columns) -> None:
         raise DamagedError(path=path, detail="the new file does not read back as it was written; the old one is kept")
 
 
-def _refuse_changed(paths: StorePaths, before: os.stat_result) -> None:
-    """Raise StorageError if another program replaced or changed the store's file since it was read."""
+def replace_store(paths: StorePaths, file: AtomicFile, before: os.stat_result) -> None:
+    """Put the next file in place. Raises StorageError, also if another program changed the old one since `before`."""
     now = fs.stat(paths.real)
     if now is None or _version(now) != _version(before):
         raise StorageError(path=paths.given, detail="another program changed the file during the checkpoint", errno=0)
+    with naming(paths.real):
+        file.commit()
 
 
 def _version(stat: os.stat_result) -> tuple[int, int, int, int]:
@@ -250,18 +244,13 @@ def naming(path: str) -> Iterator[None]:
         raise type(error)(**fields) from error
 
 
-def _derive(paths: StorePaths, derive: Derive) -> list[str]:
+def derive_files(paths: StorePaths, derive: Derive) -> list[str]:
     """Write the derived files; a failure is a warning, because readers do without them."""
-    fd = -1
     try:
-        fd = fs.open_file(paths.real)
-        with schema.load(fd, paths.real) as columns:
+        with derived.open_columns(paths) as columns:
             return list(derive(paths, columns))
     except ClawmemError as error:
         return [f"derived files were not written: {error.message}"]
-    finally:
-        if fd >= 0:
-            fs.close(fd)
 
 
 # ---------------------------------------------------------------- what a file says of itself
@@ -289,10 +278,5 @@ def identity_of_file(fd: int, path: str) -> Identity:
 
 def identity_of_store(paths: StorePaths) -> Identity:
     """What the store's HDF5 file says of itself. Raises NoStoreError and as `schema.load`."""
-    fd = fs.open_existing(paths.real)
-    if fd is None:
-        raise NoStoreError(path=paths.given)
-    try:
-        return identity_of_file(fd, paths.real)
-    finally:
-        fs.close(fd)
+    with derived.open_columns(paths) as columns:
+        return identity_of(columns)

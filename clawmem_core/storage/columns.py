@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from clawmem_core.errors import DamagedError
 from clawmem_core.model import Record, StoreConfig
-from clawmem_core.storage import hdf5_file
+from clawmem_core.storage import fs, hdf5_file
 from clawmem_core.storage.ops import Alias, Entity, EventRow, Relation, Session, ValueRow
 
 BLOCK = 1024  # rows read at a time; also the rows of an embeddings chunk
@@ -187,7 +187,8 @@ class Columns:
     activation float32[N] · sessions, entities, relations, aliases, events, values (storage/ops.py) ·
     audit: 72 bytes a line · log_state: 104 bytes (storage/log.py), b"" when the file has none.
     `format`: clawmem_format of the file, "" for one that other tools wrote; its ids are zero then.
-    `file`: the open HDF5 file the lazy columns and foreign objects come from, or None. Close it with `close()`.
+    `file`: the open HDF5 file the lazy columns and foreign objects come from, or None; `fd`: a descriptor that is
+    closed with it, or -1. Use as a context manager, or call `close`.
     """
 
     def __init__(self, config: StoreConfig) -> None:
@@ -217,6 +218,7 @@ class Columns:
         self.values: list[ValueRow] = []
         self.audit = b""
         self.file: Any = None
+        self.fd = -1
         #: byte offset of each BLOCK rows of embeddings in the file; None where they do not lie there as they are
         self.embedding_offsets: list[int] | None = None
         self.checkpoint_id_offset = 0
@@ -237,6 +239,9 @@ class Columns:
         if self.file is not None:
             self.file.close()
             self.file = None
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            fs.close(fd)
 
     def __enter__(self) -> Columns:
         return self
