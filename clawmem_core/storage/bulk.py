@@ -21,7 +21,7 @@ from clawmem_core.errors import ClosedError, InvalidInputError
 from clawmem_core.model import MemoryEntry, Record, StoreConfig
 from clawmem_core.storage import derived, fs
 from clawmem_core.storage.apply_overlay import settle_references
-from clawmem_core.storage.checkpoint import Derive, Signing, counters, refuse_existing, write_new_store
+from clawmem_core.storage.checkpoint import Amendment, Derive, Signing, counters, refuse_existing, write_new_store
 from clawmem_core.storage.columns import Columns, TextColumn, VectorColumn, norms_of
 from clawmem_core.storage.log_format import LogState
 from clawmem_core.storage.ops import Alias, Entity, Relation, Session
@@ -93,12 +93,12 @@ class BulkWriter:
 
     def __init__(
         self, paths: StorePaths, config: StoreConfig, *, signing: Signing | None = None, lock_timeout: float = 0.0,
-        derive: Derive = derived.write,
+        derive: Derive = derived.write, amendment: Amendment | None = None,
     ) -> None:  # fmt: skip
         refuse_existing(paths)
         self.paths, self.config = paths, config
         self.warnings: list[str] = []
-        self._signing, self._lock_timeout, self._derive = signing, lock_timeout, derive
+        self._signing, self._lock_timeout, self._derive, self._amendment = signing, lock_timeout, derive, amendment
         self._columns = Columns(config)
         self._texts = [_Spool(paths) for _ in _TEXTS]
         self._vectors = _VectorSpool(paths, config.dim, self._columns.embeddings.dtype)
@@ -189,8 +189,9 @@ class BulkWriter:
         try:
             columns = self._filled()
             self.warnings = write_new_store(
-                self.paths, columns, signing=self._signing, lock_timeout=self._lock_timeout, derive=self._derive
-            )
+                self.paths, columns, signing=self._signing, lock_timeout=self._lock_timeout, derive=self._derive,
+                amendment=self._amendment,
+            )  # fmt: skip
         finally:
             self.discard()
         return len(self._ids)
