@@ -218,7 +218,10 @@ class LogWriter:
         self._write(data)
         size = self.size + len(data)
         if sync:
-            self._sync_written()
+            try:
+                self._make_durable()
+            except StorageError as error:
+                raise UncertainWriteError(path=self._paths.log, detail=error.fields["detail"]) from error
             self._durable = size
         self._failed = ""
         self._committed, self._committed_flags = self.state.copy(), self.state_flags
@@ -248,18 +251,18 @@ class LogWriter:
                 raise UncertainWriteError(path=self._paths.log, detail=error.fields["detail"]) from error
             raise
 
-    def _sync_written(self) -> None:
-        try:
-            fs.fdatasync(self._fd)
-        except StorageError as error:
-            raise UncertainWriteError(path=self._paths.log, detail=error.fields["detail"]) from error
+    def _make_durable(self) -> None:
+        """Sync the log; before anything in it counts as durable also its name, whose maker may have died too early."""
+        fs.fdatasync(self._fd)
+        if self._durable == HEADER_SIZE:
+            fs.sync_directory(self._paths.directory)
 
     def sync(self) -> None:
         """Everything committed so far is on the medium when this returns."""
         self._ready()
         if self._durable < self.size:
             self._failed = "the log could not be synced"
-            fs.fdatasync(self._fd)
+            self._make_durable()
             self._failed = ""
             self._durable = self.size
 

@@ -57,8 +57,10 @@ def create_log(paths: StorePaths, identity: Identity) -> LogHeader:
 def write_log(paths: StorePaths, header: LogHeader, frames: Iterable[Frame], least: Tail | None = None) -> LogHeader:
     """Replace the log by one with this header and these frames, encoded anew; returns the header.
 
-    `least`: its next ids are reserved by one more frame if they are beyond those of the frames. Durable on return.
+    `least`: its next ids are reserved by one more frame if they are beyond those of the frames. Durable on return; if
+    the process dies before, the next writer makes it durable, which is what the frames' `sync_off` tells it to do.
     """
+    fs.sync_directory(paths.directory)  # the HDF5 file it goes with must not be the one that is lost
     with AtomicFile(paths.log, fs.stat(paths.real)) as file:
         file.write(header.pack())
         chain, state = header.crc, header.state
@@ -68,7 +70,7 @@ def write_log(paths: StorePaths, header: LogHeader, frames: Iterable[Frame], lea
             previous, last_key = last_key, file.size if frame.keys else last_key
             state.last_key_off = last_key
             data = encode_frame(
-                header.salt, frame.payload, frame.keys, state, prev_chain=chain, sync_off=file.size,
+                header.salt, frame.payload, frame.keys, state, prev_chain=chain, sync_off=HEADER_SIZE,
                 prev_key_off=previous, type=frame.type, flags=frame.flags, state_flags=frame.state_flags,
             )  # fmt: skip
             file.write(data)
@@ -79,7 +81,7 @@ def write_log(paths: StorePaths, header: LogHeader, frames: Iterable[Frame], lea
             payload = ops.ids(ops.RESERVE, [raised.next_record_id])
             file.write(
                 encode_frame(
-                    header.salt, payload, (), raised, prev_chain=chain, sync_off=file.size, prev_key_off=last_key
+                    header.salt, payload, (), raised, prev_chain=chain, sync_off=HEADER_SIZE, prev_key_off=last_key
                 )
             )
         file.commit()
