@@ -13,31 +13,35 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from clawmem_core import clock, door
+from clawmem_core import door
 from clawmem_core.errors import (
     ClosedError,
     ForkedError,
     InvalidInputError,
     NotFoundError,
     ReadOnlyError,
+    SigningKeyRequiredError,
 )
 from clawmem_core.model import MemoryEntry, Record, SearchHit, SearchOptions, StoreConfig
 from clawmem_core.storage import ops
-from clawmem_core.view import View, open_view, view_of_writer
-from clawmem_core.writer import GONE, Writer, upsert_key
+from clawmem_core.storage.log_format import SIGNED, Key
+from clawmem_core.view import View, open_view
+from clawmem_core.writer import GONE, LIVE, Writer, upsert_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import TracebackType
 
+    from clawmem_core.integrity.signing import Signing
     from clawmem_core.storage.bulk import BulkWriter
-    from clawmem_core.storage.log import Key
     from clawmem_core.storage.ops import Alias, Entity, Relation, Session
 
 
-class SaveResult(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SaveResult:
     """Answer to a save: "saved" or "updated", the record's id, rows in the store including deleted ones."""
 
     status: str
@@ -46,10 +50,15 @@ class SaveResult(NamedTuple):
 
 
 class MemoryStore:
-    """An open store. Make one with `create`, `open` or `open_read_only`; use it as a context manager."""
+    """An open store. Make one with `create`, `open` or `open_read_only`; use it as a context manager.
+
+    `warnings`: what went wrong without costing anything acknowledged, in order: damage that opening found, checkpoints
+    nobody asked for that failed, derived files that could not be written.
+    """
 
     def __init__(self, view: View, writer: Writer | None, signing: Any = None) -> None:
         self._view, self._writer, self._signing = view, writer, signing
+        self.warnings: list[str] = [report.message for report in (writer.reports if writer else view.reports)]
         self._mutex = threading.RLock()
         self._pid = os.getpid()
         self._closed = False
@@ -68,27 +77,25 @@ class MemoryStore:
         from clawmem_core.storage.checkpoint import create_store
         from clawmem_core.storage.paths import StorePaths
 
-        create_store(StorePaths(path), door.config(config or StoreConfig(**settings)))
+        signing = _signing(signing_key)
+        create_store(StorePaths(path), door.config(config or StoreConfig(**settings)), signing=signing)
         return cls.open(path, signing_key=signing_key)
 
     @classmethod
     def open(
         cls, path: str | os.PathLike[str], *, lock_timeout: float = 0.0, signing_key: str | None = None,
-        actor: str | None = None,
+        actor: str | None = None, insecure_key_file: bool = False, rotate_key: bool = False,
     ) -> MemoryStore:  # fmt: skip
         """Open for reading and writing; waits up to `lock_timeout` seconds for the lock (LockedError).
 
-        `signing_key`: file of the Ed25519 key with which checkpoints are signed. Raises NoStoreError, NotAStoreError,
+        `signing_key`: file of the Ed25519 key with which checkpoints are signed; `insecure_key_file` accepts one that
+        others can read, `rotate_key` signs a store that another key signed. Raises NoStoreError, NotAStoreError,
         NewerFormatError, DamagedError, KeyFileError, StorageError.
         """
-        signing = None
-        if signing_key is not None:
-            from clawmem_core.integrity.signing import Signing
-
-            signing = Signing.from_file(signing_key)
+        signing = _signing(signing_key, insecure_key_file, rotate_key)
         writer = Writer.open(path, lock_timeout, actor)
         try:
-            return cls(view_of_writer(writer), writer, signing)
+            return cls(open_view(path), writer, signing)
         except BaseException:
             writer.close()
             raise
@@ -165,11 +172,20 @@ class MemoryStore:
     def _commit(self, operations: Sequence[tuple[int, int, Any]]) -> None:
         """Commit what the writer has staged, let the view see it, checkpoint where one is due."""
         writer = self._writing()
+        before = self._view.pending
         writer.commit()
         self._view.overlay.apply(operations)
         self._view.state = writer.state
-        if self._checkpoint_due():
-            self._automatic_checkpoint()
+        happened, warnings = writer.checkpoint_if_due(before, self._signing)
+        self.warnings.extend(warnings)
+        if happened:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """See the file that a checkpoint just put in place."""
+        view = open_view(self._view.paths.given)
+        self._view.close()
+        self._view = view
 
     # ------------------------------------------------------------ deleting
 
@@ -203,7 +219,7 @@ class MemoryStore:
                     raise NotFoundError(kind="deleted record", id=id)
             if not wanted:
                 return 0
-            live = [self._key_of(record, 1) for record in found if record and record.key
+            live = [self._key_of(record, LIVE) for record in found if record and record.key
                     and writer.find_key(record.key) is None]  # fmt: skip
             writer.stage(
                 ops.ids(ops.UNDELETE, wanted), len(wanted), operation="undelete", target=wanted[0], keys=live,
@@ -214,7 +230,6 @@ class MemoryStore:
 
     @staticmethod
     def _key_of(record: Record, status: int) -> Key:
-        from clawmem_core.storage.log import Key
 
         return Key(upsert_key(record.key), bytes(16), record.id, "K", status)
 
@@ -399,25 +414,42 @@ class MemoryStore:
 
     # ------------------------------------------------------------ checkpoints
 
-    def _checkpoint_due(self) -> bool:
-        writer = self._writing()
-        return not self._view.base.config["wal_enabled"] or writer.pending > writer.checkpoint_threshold()
-
-    def _automatic_checkpoint(self) -> None:
-        """A checkpoint nobody asked for: a failure is remembered as a warning, the saves stay durable in the log."""
-
     def _require_signing(self) -> None:
         """Raise SigningKeyRequiredError where the store is signed and this handle has no key."""
+        writer = self._writing()
+        if writer.header.flags & SIGNED and self._signing is None:
+            raise SigningKeyRequiredError(path=self._view.paths.given, pending=writer.pending)
 
     def flush_wal(self) -> int:
-        """Checkpoint: move the log's entries into the HDF5 file. Returns how many there were."""
-        raise NotImplementedError
+        """Checkpoint: move the log's entries into the HDF5 file. Returns how many there were.
+
+        Raises SigningKeyRequiredError, WrongKeyError, IntegrityError, StorageError; the entries stay in the log then.
+        """
+        with self._mutex:
+            writer = self._writing()
+            self._require_signing()
+            result = writer.checkpoint(self._signing)
+            self.warnings.extend(result.warnings)
+            self._look_again()
+            return result.entries
 
     def snapshot(self, dest: str | os.PathLike[str], force: bool = False) -> str:
-        """A copy of the store, pending entries included, re-opened and checked. Returns the file it made."""
-        raise NotImplementedError
+        """A copy of the store, pending entries included, re-opened and checked. Returns the file it made.
+
+        A folder gets a file of a new name. Raises ExistsError, InvalidInputError (onto itself), StorageError.
+        """
+        from clawmem_core.storage.snapshot import snapshot
+
+        with self._mutex:
+            made = snapshot(self._check().paths, dest, force=force, signing=self._signing)
+            self.warnings.extend(made.warnings)
+            return made.path
 
 
-def now() -> float:
-    """Seconds since the epoch, as the engine reads them."""
-    return clock.now()
+def _signing(path: str | None, insecure: bool = False, rotate: bool = False) -> Signing | None:
+    """What signs, from a key file."""
+    if path is None:
+        return None
+    from clawmem_core.integrity.signing import Signing
+
+    return Signing.from_file(path, insecure=insecure, rotate=rotate)

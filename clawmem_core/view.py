@@ -24,40 +24,36 @@ from clawmem_core.storage.paths import StorePaths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from typing import Any
 
     from clawmem_core.model import Record
-    from clawmem_core.storage.log import LogHeader, LogState, Report
+    from clawmem_core.storage.log_format import Identity
+    from clawmem_core.storage.ops import EventRow, ValueRow
 
 FORMAT = "1.0"
 
 
 class View:
-    """One state of a store. `base`: checkpointed rows; `overlay`: what the log adds; `reports`: what was noticed.
-
-    `index_state`: "current", or why the index could not be used and was built in memory.
+    """One state of a store. `base`: checkpointed rows; `overlay`: what the log adds; `state`: counters with both;
+    `header`, `log_bytes`: of the log; `reports`: what was noticed; `index_state`: "current", or why the index was built
+    in memory.
     """
 
-    def __init__(
-        self,
-        paths: StorePaths,
-        base: IndexReader,
-        frames: Sequence[Any],
-        header: LogHeader | None,
-        state: LogState,
-        reports: list[Report],
-        index_state: str,
-    ) -> None:
-        self.paths, self.base, self.header, self.state = paths, base, header, state
-        self.reports, self.index_state = reports, index_state
-        self.log_bytes = 0
-        self._frames = frames
+    def __init__(self, paths: StorePaths, loader: BaseLoader, found: pair.Pair) -> None:
+        assert loader.reader is not None
+        self.paths, self.base, self.index_state = paths, loader.reader, loader.index_state
+        self.header, self.state, self.reports = found.header, found.state, found.reports
+        self.log_bytes = found.log_bytes
+        self._h5_fd, self._frames = found.h5_fd, found.frames
         self._overlay: Overlay | None = None
 
     def close(self) -> None:
         """Release the index and the file."""
         self.base.close()
+        if self._h5_fd >= 0:
+            fd, self._h5_fd = self._h5_fd, -1
+            fs.close(fd)
 
     def __enter__(self) -> View:
         return self
@@ -77,7 +73,7 @@ class View:
                     raise NewerFormatError(path=self.paths.log, found=str(error), supported=FORMAT) from None
                 except ops.BadPayload as error:
                     raise DamagedError(path=self.paths.log, detail=f"a frame does not decode ({error})") from None
-            self._frames = ()
+            self._frames = []
         return self._overlay
 
     @property
@@ -143,6 +139,29 @@ class View:
         """Live records whose activation is not 1."""
         return (record for record in self.records() if record.activation != 1.0)
 
+    # ------------------------------------------------------------ events
+
+    def events_of_scope(self, scope_key: bytes) -> Iterator[EventRow]:
+        """Every version of every event of one scope, oldest record time first."""
+        overlay = self.overlay
+        for row in self.base.events_of_scope(scope_key):
+            if row.record_id in overlay.purged:
+                continue
+            if not row.recorded_to:
+                row.recorded_to = overlay.closed.get((row.label, row.event_id, row.scope_key), 0)
+            yield row
+        for row in overlay.events:
+            if row.scope_key == scope_key:
+                yield row
+
+    def values_of_scope(self, scope_key: bytes) -> dict[bytes, ValueRow]:
+        """Value tombstones of one scope by value key, lifted ones included."""
+        found = {row.value_key: row for row in self.base.values_of_scope(scope_key)}
+        for (scope, value_key), row in self.overlay.values.items():
+            if scope == scope_key:
+                found[value_key] = row
+        return found
+
     # ------------------------------------------------------------ what the store says of itself
 
     def config(self) -> dict[str, Any]:
@@ -190,43 +209,45 @@ def open_view(path: str | os.PathLike[str]) -> View:
     if fs.is_directory(paths.real):
         raise NotAStoreError(path=paths.given, detail="it is a directory")
     loader = BaseLoader(paths)
-    found = pair.open_pair(paths, loader.identity)
-    base = loader.base(found.h5_fd)
-    view = View(paths, base, found.frames, found.header, found.state or base.state, found.reports, loader.index_state)
-    view.log_bytes = found.log_bytes
-    return view
+    try:
+        found = pair.open_pair(paths, loader.identity)
+        return View(paths, loader, found)
+    except BaseException:
+        loader.close()
+        raise
 
 
 class BaseLoader:
-    """Finds the checkpointed rows of one opened HDF5 file: in the index beside it, or by reading the file itself."""
+    """Finds the checkpointed rows of an opened HDF5 file: in the index beside it, or by reading the file itself.
+
+    `index_state`: "current", or why the index could not be used and was built in memory.
+    """
 
     def __init__(self, paths: StorePaths) -> None:
         self.paths = paths
-        self.index_state = "missing"
-        self._reader: IndexReader | None = None
-        self._fd = -1
+        self.index_state = ""
+        self.reader: IndexReader | None = None
 
-    def identity(self, h5_fd: int) -> pair.Identity:
-        """Checkpoint id and log mark of this file, from the index where it is this file's."""
-        return self._open(h5_fd).identity()
+    def close(self) -> None:
+        """Release the index."""
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
 
-    def base(self, h5_fd: int) -> IndexReader:
-        """The rows of this file."""
-        return self._open(h5_fd)
-
-    def _open(self, h5_fd: int) -> IndexReader:
-        if self._reader is not None and self._fd == h5_fd:
-            return self._reader
-        if self._reader is not None:
-            self._reader.close()
-        self._fd = h5_fd
+    def identity(self, h5_fd: int) -> Identity:
+        """Checkpoint id and log mark of the file open at `h5_fd`; `reader` are its rows from now on."""
+        self.close()
         try:
-            self._reader = IndexReader.open(self.paths.index, h5_fd)
+            self.reader = IndexReader.open(self.paths.index, h5_fd)
             self.index_state = "current"
         except UnusableIndex as reason:
             self.index_state = str(reason)
-            from clawmem_core.search.index_build import build_in_memory
-            from clawmem_core.storage.schema import load
+            self.reader = self._build(h5_fd)
+        return self.reader.identity()
 
-            self._reader = IndexReader(build_in_memory(load(h5_fd, self.paths.given)), h5_fd)
-        return self._reader
+    def _build(self, h5_fd: int) -> IndexReader:
+        from clawmem_core.search.index_build import build_in_memory
+        from clawmem_core.storage.schema import load
+
+        with load(h5_fd, self.paths.given) as columns:
+            return IndexReader(build_in_memory(columns), h5_fd)

@@ -14,11 +14,13 @@ import os
 
 from clawmem_core import clock
 from clawmem_core.contract import audit
-from clawmem_core.contract.digest import sha256
-from clawmem_core.errors import NoStoreError, NotAStoreError
+from clawmem_core.contract.digest import sha256_digest
+from clawmem_core.errors import ClawmemError, NoStoreError, NotAStoreError, SigningKeyRequiredError, StorageError
 from clawmem_core.storage import fs, keys, ops
 from clawmem_core.storage.lock import StoreLock
-from clawmem_core.storage.log import Key, LogWriter
+from clawmem_core.storage.log import LogWriter
+from clawmem_core.storage.log_format import FLOAT16, NO_WAL, SIGNED, Identity, Key
+from clawmem_core.storage.log_recovery import CheckpointFirst
 from clawmem_core.storage.paths import StorePaths
 
 TYPE_CHECKING = False
@@ -26,9 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clawmem_core.model import Record
-    from clawmem_core.storage.log import LogHeader, LogState, Report
+    from clawmem_core.storage.checkpoint import CheckpointResult, Signing
+    from clawmem_core.storage.log_format import LogHeader, LogState
+    from clawmem_core.storage.log_reports import Report
 
 LIVE, GONE = 1, 0  # status of an upsert key
+LONGEST_THRESHOLD = 5_000  # entries (design § 4)
+STREAM_ENTRIES, STREAM_BYTES = 50_000, 64 << 20  # how far a stream lets its log grow (decision 004)
 
 
 class Staged:
@@ -67,7 +73,7 @@ class Writer:
             raise NotAStoreError(path=paths.given, detail="it is a directory")
         lock = StoreLock.acquire(paths, lock_timeout)
         try:
-            return cls(paths, lock, LogWriter.open(paths), actor or default_actor())
+            return cls(paths, lock, _open_log(paths, lock), actor or default_actor())
         except BaseException:
             lock.release()
             raise
@@ -92,7 +98,7 @@ class Writer:
     @property
     def float16(self) -> bool:
         """Whether vectors are stored as half precision."""
-        return bool(self.header.flags & 1)
+        return bool(self.header.flags & FLOAT16)
 
     @property
     def reports(self) -> list[Report]:
@@ -187,7 +193,7 @@ class Writer:
         before = self.log.state.copy()
         last = staged[-1]
         name, target = self._operation
-        digest = sha256(b"".join(frame.operations for frame in staged))[:4]
+        digest = sha256_digest(b"".join(frame.operations for frame in staged))[:4]
         line = audit.audit_line(
             last.state.audit_head, clock.now_us(), name, self.actor, target,
             sum(frame.entries for frame in staged), digest, flags,
@@ -200,9 +206,50 @@ class Writer:
                 self.log.append(frame.operations, frame.keys, frame.state)
             self.log.commit(sync)
         except BaseException:
+            self.log.rollback()
             self.state = before
             raise
         self.state = self.log.state.copy()
+
+    # ------------------------------------------------------------ checkpoints
+
+    def threshold(self) -> int:
+        """How many entries may be pending before a checkpoint is due (design § 4)."""
+        return max(self.header.wal_max_entries, min(self.state.rows // 20, LONGEST_THRESHOLD))
+
+    def checkpoint(self, signing: Signing | None = None) -> CheckpointResult:
+        """Move the log into the HDF5 file. Raises SigningKeyRequiredError, IntegrityError, StorageError, …"""
+        from clawmem_core.storage.checkpoint import checkpoint
+
+        result = checkpoint(self.paths, self.lock, self.log, signing=signing)
+        self.state = self.log.state.copy()
+        return result
+
+    def checkpoint_if_due(self, before: int, signing: Signing | None = None) -> tuple[bool, list[str]]:
+        """A checkpoint nobody asked for: where the entries pending crossed the threshold since `before`.
+
+        Returns whether one happened, and warnings. A failure is a warning: what was saved stays durable in the log. It
+        is tried again a tenth of the threshold later.
+        """
+        if not self.header.flags & NO_WAL:
+            limit = self.threshold()
+            step = max(limit // 10, 1)
+            if self.pending <= limit or (before > limit and (before - limit) // step == (self.pending - limit) // step):
+                return False, []
+        return self.automatic_checkpoint(signing)
+
+    def stream_checkpoint_due(self) -> bool:
+        """Whether a stream has let the log grow far enough."""
+        return self.pending > STREAM_ENTRIES or self.log.size > STREAM_BYTES or bool(self.header.flags & NO_WAL)
+
+    def automatic_checkpoint(self, signing: Signing | None = None) -> tuple[bool, list[str]]:
+        """`checkpoint`, its errors as warnings."""
+        if self.header.flags & SIGNED and signing is None:
+            return False, [SigningKeyRequiredError(path=self.paths.given, pending=self.pending).message]
+        try:
+            return True, self.checkpoint(signing).warnings
+        except ClawmemError as error:
+            return False, [f"the checkpoint failed, the saves stay in the log: {error.message}"]
 
     # ------------------------------------------------------------ keys
 
@@ -221,17 +268,39 @@ class Writer:
         pending = self.log.find_key(key, kind)
         if pending is not None:
             return pending
-        for attempt in range(2):
+        answer = keys.lookup(self.paths.keys, self.header.base_checkpoint_id, key, kind)
+        return answer if answer is not keys.UNUSABLE else self._find_in_file(kind, key)
+
+    def _find_in_file(self, kind: str, key: bytes) -> Key | None:
+        from clawmem_core.storage.derived import find_key, rebuild_keys
+
+        fd = fs.open_file(self.paths.real)
+        try:
+            try:
+                rebuild_keys(self.paths, fd)
+            except StorageError:
+                return find_key(self.paths, fd, kind, key)
             answer = keys.lookup(self.paths.keys, self.header.base_checkpoint_id, key, kind)
-            if answer is not keys.UNUSABLE:
-                return answer
-            if attempt == 0:
-                from clawmem_core.storage.checkpoint import rebuild_keys
+            return answer if answer is not keys.UNUSABLE else find_key(self.paths, fd, kind, key)
+        finally:
+            fs.close(fd)
 
-                rebuild_keys(self.paths)
-        from clawmem_core.storage.checkpoint import find_key_in_file
 
-        return find_key_in_file(self.paths, kind, key)
+def _open_log(paths: StorePaths, lock: StoreLock) -> LogWriter:
+    """The store's log, ready to be appended to; where an older kind of file or log lies there, converted first."""
+
+    def identity(fd: int) -> Identity:
+        from clawmem_core.storage.checkpoint import identity_of_file
+
+        return identity_of_file(fd, paths.given)
+
+    try:
+        return LogWriter.open(paths, lock, identity)
+    except CheckpointFirst:
+        from clawmem_core.storage.checkpoint import convert
+
+        convert(paths, lock)
+        return LogWriter.open(paths, lock, identity)
 
 
 def upsert_key(key: str) -> bytes:

@@ -1,0 +1,59 @@
+"""Under which keys the key table knows events and rejected values (log-v4.md § 8, design § 6).
+
+Kinds: P (label, event id, scope key): this very event; S (scope key, session, source event): the turn an episode came
+from; V (value key, which covers the scope): a tombstoned value. Invariant: the keys of a row depend on that row alone,
+so a checkpoint rebuilds the table from the events and gets what each save wrote.
+"""
+
+from __future__ import annotations
+
+from clawmem_core.contract.canonical import parse_json
+from clawmem_core.contract.digest import sha256_digest
+from clawmem_core.storage.keys import key_bytes
+from clawmem_core.storage.log_format import Key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clawmem_core.storage.ops import EventRow, ValueRow
+
+EPISODE = 1  # index into ops.LABELS
+IN_FORCE, LIFTED = 1, 2  # status of a V key
+
+
+def identity_key(label: int, event_id: bytes, scope_key: bytes) -> bytes:
+    """Key P: the event with this label and id in this scope."""
+    return key_bytes("P", bytes([label]), event_id, scope_key)
+
+
+def source_key(scope_key: bytes, session: str, source_event: str) -> bytes:
+    """Key S: the turn of a session, both texts exactly as in the event (lone surrogates included)."""
+    parts = (sha256_digest(text.encode("utf-8", "surrogatepass")) for text in (session, source_event))
+    return key_bytes("S", scope_key, *parts)
+
+
+def value_key_bytes(value_key: bytes) -> bytes:
+    """Key V: a value, by its value key (contract/lifecycle.py)."""
+    return key_bytes("V", value_key)
+
+
+def payload_digest(payload: bytes) -> bytes:
+    """What tells `exists` from a conflict: the first 16 bytes of SHA-256 over the canonical payload."""
+    return sha256_digest(payload)[:16]
+
+
+def event_keys(row: EventRow) -> Iterator[Key]:
+    """The keys of an event's first version; later versions keep them."""
+    digest = payload_digest(row.payload)
+    yield Key(identity_key(row.label, row.event_id, row.scope_key), digest, row.record_id, "P", row.status)
+    if row.label == EPISODE:
+        event = parse_json(row.payload)
+        source = event.get("sourceEventId") or ""
+        if source:
+            yield Key(source_key(row.scope_key, event["externalSessionId"], source), digest, row.record_id, "S", 0)
+
+
+def value_key_of(row: ValueRow) -> Key:
+    """The key of a value tombstone."""
+    return Key(value_key_bytes(row.value_key), bytes(16), 0, "V", LIFTED if row.lifted else IN_FORCE)
