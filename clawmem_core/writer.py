@@ -274,16 +274,12 @@ class Writer:
     def _find_in_file(self, kind: str, key: bytes) -> Key | None:
         from clawmem_core.storage.derived import find_key, rebuild_keys
 
-        fd = fs.open_file(self.paths.real)
         try:
-            try:
-                rebuild_keys(self.paths, fd)
-            except StorageError:
-                return find_key(self.paths, fd, kind, key)
-            answer = keys.lookup(self.paths.keys, self.header.base_checkpoint_id, key, kind)
-            return answer if answer is not keys.UNUSABLE else find_key(self.paths, fd, kind, key)
-        finally:
-            fs.close(fd)
+            rebuild_keys(self.paths)
+        except StorageError:
+            return find_key(self.paths, kind, key)
+        answer = keys.lookup(self.paths.keys, self.header.base_checkpoint_id, key, kind)
+        return answer if answer is not keys.UNUSABLE else find_key(self.paths, kind, key)
 
 
 def _open_log(paths: StorePaths, lock: StoreLock) -> LogWriter:
@@ -297,9 +293,9 @@ def _open_log(paths: StorePaths, lock: StoreLock) -> LogWriter:
     try:
         return LogWriter.open(paths, lock, identity)
     except CheckpointFirst:
-        from clawmem_core.storage.checkpoint import convert
+        from clawmem_core.storage.adopt import adopt
 
-        convert(paths, lock)
+        adopt(paths, lock)
         return LogWriter.open(paths, lock, identity)
 
 

@@ -7,7 +7,9 @@ failure to write one is a warning, never an error.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
+from clawmem_core.errors import NoStoreError
 from clawmem_core.storage import fs, keys, schema
 from clawmem_core.storage.atomic import AtomicFile
 from clawmem_core.storage.columns import Columns
@@ -48,14 +50,30 @@ def keys_of(columns: Columns) -> Iterator[Key]:
             yield value_key_of(value)
 
 
-def rebuild_keys(paths: StorePaths, fd: int) -> None:
-    """Write the key table anew from the HDF5 file open at `fd`. Raises StorageError and as `schema.load`."""
-    with schema.load(fd, paths.real) as columns:
+@contextmanager
+def open_columns(paths: StorePaths) -> Iterator[Columns]:
+    """The columns of the store's HDF5 file, closed with its descriptor. Raises NoStoreError and as `schema.load`."""
+    fd = fs.open_existing(paths.real)
+    if fd is None:
+        raise NoStoreError(path=paths.given)
+    try:
+        columns = schema.load(fd, paths.real)
+    except BaseException:
+        fs.close(fd)
+        raise
+    columns.fd = fd
+    with columns:
+        yield columns
+
+
+def rebuild_keys(paths: StorePaths) -> None:
+    """Write the key table anew from the HDF5 file. Raises NoStoreError, StorageError and as `schema.load`."""
+    with open_columns(paths) as columns:
         keys.write(paths, columns.checkpoint_id, keys_of(columns))
 
 
-def find_key(paths: StorePaths, fd: int, kind: str, key: bytes) -> Key | None:
-    """A key by reading the HDF5 file open at `fd`: for when the table cannot be written. Raises as `schema.load`."""
-    with schema.load(fd, paths.real) as columns:
+def find_key(paths: StorePaths, kind: str, key: bytes) -> Key | None:
+    """A key by reading the HDF5 file, for when the table cannot be written. Raises as `rebuild_keys`."""
+    with open_columns(paths) as columns:
         found = [one for one in keys_of(columns) if one.kind == kind and one.key == key]
     return found[-1] if found else None
