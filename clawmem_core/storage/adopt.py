@@ -12,7 +12,7 @@ from zlib import crc32
 
 from clawmem_core import clock
 from clawmem_core.overlay import Overlay
-from clawmem_core.storage import derived, fs, legacy_hdf5, legacy_log, quarantine
+from clawmem_core.storage import derived, fs, legacy_hdf5, legacy_log, quarantine, schema
 from clawmem_core.storage.apply_overlay import apply_overlay
 from clawmem_core.storage.atomic import remove_stale_temps
 from clawmem_core.storage.checkpoint import (
@@ -23,7 +23,6 @@ from clawmem_core.storage.checkpoint import (
     counters,
     derive_files,
     identity_of,
-    identity_of_store,
     next_file,
     replace_store,
 )
@@ -43,7 +42,7 @@ def adopt(
     """
     lock.check()
     remove_stale_temps(paths)
-    with derived.open_columns(paths) as columns:
+    with schema.open_columns(paths) as columns:
         before = fs.fstat(columns.fd)
         identity = identity_of(columns)
         check_signing(columns, signing, paths, 0)
@@ -61,12 +60,12 @@ def adopt(
         state = identity.state.copy() if columns.format else LogState()
         state.seq += 0 if log is None else len(log.entries)
         columns.log_state = counters(columns, state, overlay.next_id).pack()
-        with next_file(paths, columns, before, signing, None) as (file, warnings):
-            replace_store(paths, file, before)
-        result = CheckpointResult(0 if log is None else len(log.entries), columns, [*notes, *warnings])
+        with next_file(paths, columns, before, signing, None) as made:
+            replace_store(paths, made.file, before)
+        result = CheckpointResult(0 if log is None else len(log.entries), columns, [*notes, *made.warnings])
     if log is not None and log.damage:
         _keep(paths)
-    create_log(paths, identity_of_store(paths))
+    create_log(paths, made.identity)
     result.warnings.extend(derive_files(paths, derive))
     return result
 

@@ -54,7 +54,26 @@ class Signing(Protocol):
     def seal(self, file: h5py.File, path: str, changed: Iterable[int] | None = None) -> None: ...
 
 
+class Amendment(Protocol):
+    """What an import adds to the next file, and its veto before that file gets the store's name."""
+
+    def write(self, file: h5py.File) -> None:
+        """Add or replace objects that are not ours in the otherwise complete file."""
+
+    def confirm(self, temp: str) -> None:
+        """Read the finished file under its temporary name; whatever this raises keeps the old state."""
+
+
 Derive = Callable[[StorePaths, Columns], Iterable[str]]
+
+
+class NextFile:
+    """The next version of a store's file, complete and read back: commit `file`. `warnings`: what did not survive."""
+
+    __slots__ = ("file", "identity", "warnings")
+
+    def __init__(self, file: AtomicFile, identity: Identity, warnings: list[str]) -> None:
+        self.file, self.identity, self.warnings = file, identity, warnings
 
 
 class CheckpointResult:
@@ -78,7 +97,7 @@ def create_store(
 
 def write_new_store(
     paths: StorePaths, columns: Columns, *, signing: Signing | None = None, lock_timeout: float = 0.0,
-    derive: Derive = derived.write,
+    derive: Derive = derived.write, amendment: Amendment | None = None,
 ) -> list[str]:  # fmt: skip
     """Make a store that holds `columns`, which have no identity yet; returns warnings. Raises as `create_store`."""
     refuse_existing(paths)
@@ -87,16 +106,16 @@ def write_new_store(
         columns.path = paths.real
         columns.store_id = clock.random_bytes(16)
         columns.mark = Mark()
-        with next_file(paths, columns, None, signing, None) as (file, warnings), naming(paths.real):
-            if not file.commit_new():
+        with next_file(paths, columns, None, signing, None, amendment) as made, naming(paths.real):
+            if not made.file.commit_new():
                 raise ExistsError(path=paths.given)
         try:
             with naming(paths.log):
-                create_log(paths, identity_of_store(paths))
+                create_log(paths, made.identity)
         except StorageError:
             fs.unlink(paths.real)  # made just now, and nobody was told
             raise
-        return [*warnings, *derive_files(paths, derive)]
+        return [*made.warnings, *derive_files(paths, derive)]
 
 
 def refuse_existing(paths: StorePaths) -> None:
@@ -118,7 +137,7 @@ def checkpoint(
     lock.check()
     log.sync()
     remove_stale_temps(paths)
-    with derived.open_columns(paths) as columns:
+    with schema.open_columns(paths) as columns:
         before = fs.fstat(columns.fd)
         check_signing(columns, signing, paths, log.pending)
         overlay = Overlay(columns)
@@ -127,11 +146,11 @@ def checkpoint(
         entries = log.pending
         columns.mark = Mark(log.header.log_id, log.size, log.chain)
         columns.log_state = counters(columns, log.state, overlay.next_id).pack()
-        with next_file(paths, columns, before, signing, overlay.records.keys()) as (file, warnings):
-            replace_store(paths, file, before)
-        result = CheckpointResult(entries, columns, warnings)
+        with next_file(paths, columns, before, signing, overlay.records.keys()) as made:
+            replace_store(paths, made.file, before)
+        result = CheckpointResult(entries, columns, made.warnings)
     try:
-        log.rotate(identity_of_store(paths))
+        log.rotate(made.identity)
     except StorageError as error:
         result.warnings.append(f"the old log stays in use: {error.message}")
     result.warnings.extend(derive_files(paths, derive))
@@ -178,8 +197,8 @@ def counters(columns: Columns, state: LogState, next_id: int) -> LogState:
 @contextmanager
 def next_file(
     paths: StorePaths, columns: Columns, like: os.stat_result | None, signing: Signing | None,
-    changed: Iterable[int] | None,
-) -> Iterator[tuple[AtomicFile, list[str]]]:  # fmt: skip
+    changed: Iterable[int] | None, amendment: Amendment | None = None,
+) -> Iterator[NextFile]:  # fmt: skip
     """The next version of a store's file, complete and read back, under a temporary name; the body commits it."""
     columns.checkpoint_id = clock.random_bytes(16)
     columns.generation += 1
@@ -191,14 +210,21 @@ def next_file(
     with file:
         with hdf5_file.writing(file.fd, paths.real) as target:
             warnings = schema.write(target, columns)
+            if amendment is not None:
+                amendment.write(target)
             if signing is not None:
                 signing.seal(target, paths.real, changed)
-        read_back(file.fd, paths.real, columns)
-        yield file, warnings
+        identity = read_back(file.fd, paths.real, columns)
+        if amendment is not None:
+            amendment.confirm(file.temp)
+        yield NextFile(file, identity, warnings)
 
 
-def read_back(fd: int, path: str, columns: Columns) -> None:
-    """Raise DamagedError if the file just written does not read back as `columns`: shapes, ids, numbers, last texts."""
+def read_back(fd: int, path: str, columns: Columns) -> Identity:
+    """The identity of the file just written, if it reads back as `columns`: shapes, ids, numbers, last texts, vector.
+
+    Raises DamagedError otherwise.
+    """
     with schema.load(fd, path) as found:
         same = (
             found.checkpoint_id == columns.checkpoint_id
@@ -217,8 +243,9 @@ def read_back(fd: int, path: str, columns: Columns) -> None:
         same = same and np.array_equal(
             found.embeddings.read(last, columns.count), columns.embeddings.read(last, columns.count)
         )
-    if not same:
-        raise DamagedError(path=path, detail="the new file does not read back as it was written; the old one is kept")
+        if not same:
+            raise DamagedError(path=path, detail="the new file does not read back as written; the old one is kept")
+        return identity_of(found)
 
 
 def replace_store(paths: StorePaths, file: AtomicFile, before: os.stat_result) -> None:
@@ -247,7 +274,7 @@ def naming(path: str) -> Iterator[None]:
 def derive_files(paths: StorePaths, derive: Derive) -> list[str]:
     """Write the derived files; a failure is a warning, because readers do without them."""
     try:
-        with derived.open_columns(paths) as columns:
+        with schema.open_columns(paths) as columns:
             return list(derive(paths, columns))
     except ClawmemError as error:
         return [f"derived files were not written: {error.message}"]
@@ -273,10 +300,4 @@ def identity_of(columns: Columns) -> Identity:
 def identity_of_file(fd: int, path: str) -> Identity:
     """What the HDF5 file open at `fd` says of itself. Raises as `schema.load`."""
     with schema.load(fd, path) as columns:
-        return identity_of(columns)
-
-
-def identity_of_store(paths: StorePaths) -> Identity:
-    """What the store's HDF5 file says of itself. Raises NoStoreError and as `schema.load`."""
-    with derived.open_columns(paths) as columns:
         return identity_of(columns)

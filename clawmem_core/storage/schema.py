@@ -14,9 +14,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from clawmem_core.errors import DamagedError, LegacyStoreError
-from clawmem_core.storage import hdf5_file, schema_events, schema_foreign, schema_graph, schema_meta, schema_text
+from clawmem_core.errors import DamagedError, LegacyStoreError, NoStoreError
+from clawmem_core.storage import fs, hdf5_file, schema_events, schema_foreign, schema_graph, schema_meta, schema_text
 from clawmem_core.storage.columns import BLOCK, Columns, VectorColumn, finite, norms_of
+from clawmem_core.storage.paths import StorePaths
 
 MAX_ACTIVATION = 4.0
 #: how current HDF5 refuses float32 and empty datasets of the 2.1.0 tools
@@ -35,6 +36,20 @@ def load(fd: int, path: str) -> Columns:
     (a 2.1.0 file that HDF5 refuses), DamagedError naming the dataset, StorageError.
     """
     return load_file(hdf5_file.open_for_reading(fd, path), path)
+
+
+def open_columns(paths: StorePaths) -> Columns:
+    """The columns of the store's file; closing them closes it. Raises NoStoreError and as `load`."""
+    fd = fs.open_existing(paths.real)
+    if fd is None:
+        raise NoStoreError(path=paths.given)
+    try:
+        columns = load(fd, paths.real)
+    except BaseException:
+        fs.close(fd)
+        raise
+    columns.fd = fd
+    return columns
 
 
 def load_file(file: h5py.File, path: str) -> Columns:

@@ -40,8 +40,9 @@ def measure(column: TextColumn) -> tuple[int, int]:
     """(width, text bytes) of the column on disk; both only grow while all base rows are kept, so nothing is scanned."""
     base = column.base
     width, total = 1, 0
-    if ours(base) and column.keep is None:
-        width, total = int(base.attrs[TEXT_WIDTH]), int(base.attrs[TEXT_BYTES])
+    if base is None or (ours(base) and column.keep is None):
+        if base is not None:
+            width, total = int(base.attrs[TEXT_WIDTH]), int(base.attrs[TEXT_BYTES])
         lengths = [len(text) for text in (*column.changed.values(), *column.added)]
         width, total = max([width, *lengths]), total + sum(lengths)
     else:

@@ -22,7 +22,6 @@ from clawmem_core.storage.checkpoint import (
     apply_frames,
     counters,
     identity_of_file,
-    identity_of_store,
     naming,
     next_file,
 )
@@ -104,10 +103,10 @@ def _merge(pair: Pair, paths: StorePaths, target: StorePaths, force: bool, signi
         apply_overlay(columns, overlay)
         columns.mark = Mark()
         columns.log_state = counters(columns, pair.state, overlay.next_id).pack()
-        with next_file(target, columns, like, signing, overlay.records.keys()) as (file, warnings):
-            _commit(file, target, force)
-    create_log(target, identity_of_store(target))
-    return warnings
+        with next_file(target, columns, like, signing, overlay.records.keys()) as made:
+            _commit(made.file, target, force)
+    create_log(target, made.identity)
+    return made.warnings
 
 
 def _copy(pair: Pair, target: StorePaths, force: bool) -> None:
