@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,3 +89,29 @@ def store(clawmem: Callable[..., Answer], tmp_path: Path) -> Callable[..., Answe
     made = clawmem("--path", path, "create", "--dim", "4")
     assert made.code == 0, made
     return lambda *words, **how: clawmem("--path", path, *words, **how)
+
+
+SCHEMAS = ROOT / "docs/schema"
+
+
+@pytest.fixture
+def conforms() -> Callable[[str, Any], None]:
+    """`conforms(name, document)`: the document obeys docs/schema/<name>.schema.json and has no key it does not list."""
+
+    def check(name: str, document: Any) -> None:
+        schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
+        jsonschema.Draft202012Validator(closed(schema)).validate(document)
+
+    return check
+
+
+def closed(schema: Any) -> Any:
+    """The schema with every object that lists its properties closed to others: users may meet new keys, tests not."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {name: closed(part) for name, part in schema.items()}
+    return (
+        {"additionalProperties": False, **parts} if schema.get("type") == "object" and "properties" in schema else parts
+    )

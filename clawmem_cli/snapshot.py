@@ -1,0 +1,31 @@
+"""`clawmem snapshot`: a complete copy of the store as it is now. Takes no lock on the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clawmem_cli import output
+from clawmem_cli.parsing import display_path
+from clawmem_cli.writing import signing_of
+from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.snapshot import snapshot
+
+if TYPE_CHECKING:
+    from clawmem_cli.parsing import Arguments
+
+
+def run(args: Arguments) -> int:
+    """Make the copy and name the file that was made."""
+    made = snapshot(StorePaths(args.path), args.dest, force=args.force, signing=signing_of(args))
+    output.document(
+        {
+            "status": "snapshot_created",
+            "source": display_path(args.path),
+            "dest": display_path(made.path),
+            "wal": display_path(made.log) if made.pending else None,
+            "pending": made.pending,
+        }
+    )
+    for message in made.warnings:
+        output.warning("snapshot", message)
+    return 0

@@ -1,0 +1,59 @@
+"""clawmem export."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.cli.conftest import START, Answer, environment
+
+
+def test_what_is_exported_can_be_saved_back(
+    store: Callable[..., Answer], clawmem: Callable[..., Answer], conforms: Callable[[str, Any], None]
+) -> None:
+    """Every field and vector, without a warning under --strict-keys."""
+    lines = [
+        '{"chunk":"naïve \\u2028 \\"quoted\\" \\\\ \\n","embedding":[0.1,-2,3e-5,4],"timestamp":1700000000.1,"key":"k"}',
+        '{"chunk":"no vector","source_channel":"","tags":"a, b","source_id":"17","activation":1.5}',
+        '{"chunk":"gone","deleted":true}',
+    ]
+    assert 0 == store("save", "--ndjson", stdin="\n".join(lines)).code
+    exported = store("export", "--include-deleted")
+    assert 3 == len(exported.lines)
+    for line in exported.lines:
+        conforms("export", line)
+    clawmem("-p", "copy.h5", "create", "--dim", "4")
+    back = clawmem("-p", "copy.h5", "save", "--ndjson", "--strict-keys", stdin=exported.out)
+    assert (0, []) == (back.code, back.warnings)
+    assert exported.out == clawmem("-p", "copy.h5", "export", "--include-deleted").out
+
+
+def test_options_leave_out_vectors_and_deleted_records(store: Callable[..., Answer]) -> None:
+    """--no-embeddings; deleted records only when asked for."""
+    store("save", stdin='{"chunk":"x","embedding":[1,2,3,4]}')
+    store("save", stdin='{"chunk":"y"}')
+    store("delete", "1")
+    (line,) = store("export", "--no-embeddings").lines
+    assert (0, False) == (line["index"], any(name.startswith("embedding") for name in line))
+    assert [None, True] == [line.get("deleted") for line in store("export", "--include-deleted").lines]
+
+
+def test_a_reader_that_stops_ends_it_quietly(store: Callable[..., Answer], tmp_path: Path) -> None:
+    """export | head -1: exit 141, nothing on stderr."""
+    store("save", "--ndjson", stdin='{"chunk":"some filler text"}\n' * 5000)
+    reader, writer = os.pipe()
+    child = subprocess.Popen(
+        [sys.executable, "-c", START, "-p", tmp_path / "m.h5", "export"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    os.close(writer)
+    assert os.read(reader, 10).startswith(b'{"index":0')
+    os.close(reader)
+    _, said = child.communicate(timeout=60)
+    assert (141, b"") == (child.returncode, said)

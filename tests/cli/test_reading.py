@@ -1,0 +1,34 @@
+"""What all reading verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Answer
+
+READING = (["search", "--query", "dark"], ["recall", "0"], ["stats"], ["export"], ["agents-md"])
+
+
+@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
+def test_reading_writes_nothing_and_is_clean_with_warnings_on(
+    store: Callable[..., Answer], tmp_path: Path, words: list[str]
+) -> None:
+    """Checkpointed and pending records; -W always."""
+    store("save", stdin='{"chunk":"User prefers dark mode"}')
+    store("flush-wal")
+    store("save", stdin='{"chunk":"dark chocolate"}')
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    answer = store(*words, env={"PYTHONWARNINGS": "always"})
+    assert (0, b"") == (answer.code, answer.err)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
+def test_a_missing_store_stays_missing(clawmem: Callable[..., Answer], tmp_path: Path, words: list[str]) -> None:
+    """Exit 10; a folder is no store."""
+    assert 10 == clawmem("-p", "none.h5", *words).code
+    assert [] == list(tmp_path.iterdir())
+    assert clawmem("-p", tmp_path, *words).code in (2, 10, 14)

@@ -1,0 +1,78 @@
+"""clawmem save, one record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Answer
+
+DARK = {"chunk": "User prefers dark mode", "embedding": [0.1, 0.2, 0.3, 0.4], "tags": "pref"}
+
+
+def test_a_record_from_stdin_or_option(store: Callable[..., Answer], conforms: Callable[[str, Any], None]) -> None:
+    """Counted, numbered from 0."""
+    first = store("save", stdin=json.dumps(DARK))
+    conforms("save", first.document)
+    assert {"status": "saved", "index": 0, "count": 1} == first.document
+    assert 1 == store("save", "--json", '{"chunk":"x"}').document["index"]
+    assert 2 == store("save", "--json", "-", stdin='{"chunk":"y"}').document["index"]
+    assert 3 == store("save", "--no-sync", stdin='{"chunk":"z"}').document["index"]
+
+
+def test_a_key_updates_in_place(store: Callable[..., Answer]) -> None:
+    """Given in the object or as an option, which must agree."""
+    store("save", stdin='{"chunk":"v1","key":"k"}')
+    answer = store("save", "--key", "k", stdin='{"chunk":"v2"}')
+    assert {"status": "updated", "index": 0, "count": 1} == answer.document
+    assert 2 == store("save", "--key", "k", stdin='{"chunk":"v3","key":"other"}').code
+    assert 2 == store("save", "--key", "", stdin='{"chunk":"v3"}').code
+
+
+def test_unknown_keys_warn_or_are_refused(store: Callable[..., Answer], conforms: Callable[[str, Any], None]) -> None:
+    """Named in both cases."""
+    answer = store("save", stdin='{"chunk":"x","chunky":1}')
+    assert 0 == answer.code
+    (warning,) = answer.warnings
+    assert "chunky" in warning["message"]
+    conforms("stderr", {"warning": warning})
+    assert [] == store("--quiet", "save", stdin='{"chunk":"x","chunky":1}').warnings
+    refused = store("save", "--strict-keys", stdin='{"chunk":"x","chunky":1}')
+    assert (2, "unknown-key") == (refused.code, refused.error["code"])
+    conforms("stderr", {"error": refused.error})
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (2, ""), (2, "7"), (2, "[]"), (2, '{"chunk":""}'), (2, '{"tags":"x"}'), (2, '{"chunk":"x","chunk":"y"}'),
+        (2, b'{"chunk":"\xff"}'), (2, '{"chunk":"a\\u0000b"}'), (2, '{"chunk":"\\ud800"}'), (2, '{"chunk":"x"} y'),
+        (14, '{"chunk":"x","embedding":[1,2]}'), (2, '{"chunk":"x","embedding":[NaN,1,1,1]}'),
+        (2, '{"chunk":"x","timestamp":1700000000000}'), (2, '{"chunk":"x","timestamp":"2026-01-01T00:00:00"}'),
+    ],
+)  # fmt: skip
+def test_bad_input_stores_nothing(store: Callable[..., Answer], code: int, text: str | bytes) -> None:
+    """One JSON error line, nothing on stdout, nothing in the store."""
+    answer = store("save", stdin=text)
+    assert (code, code, b"") == (answer.code, answer.error["exit"], answer.out)
+    assert 0 == store("stats").document["count"]
+
+
+def test_text_survives_an_ascii_locale(store: Callable[..., Answer]) -> None:
+    """By argument and by stdin, under LC_ALL=C without UTF-8 mode."""
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    text = "naïve 日本語 🙂"
+    store("save", "--json", json.dumps({"chunk": text}, ensure_ascii=False), env=plain)
+    store("save", stdin=json.dumps({"chunk": text}, ensure_ascii=False), env=plain)
+    for env in (plain, {}):
+        assert [text, text] == [row["chunk"] for row in store("export", env=env).lines]
+        assert 2 == len(store("search", "--query", "naïve", env=env).document)
+
+
+def test_a_stream_takes_neither_json_nor_key(store: Callable[..., Answer]) -> None:
+    """They are for one record."""
+    assert 2 == store("save", "--ndjson", "--key", "k").code
+    assert 2 == store("save", "--ndjson", "--json", "{}").code
