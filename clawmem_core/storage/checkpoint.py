@@ -57,6 +57,9 @@ class Signing(Protocol):
 class Amendment(Protocol):
     """What an import adds to the next file, and its veto before that file gets the store's name."""
 
+    def apply(self, overlay: Overlay, state: LogState) -> LogState:
+        """Add operations to those of the log; returns the counters after them. A new store is not asked for any."""
+
     def write(self, file: h5py.File) -> None:
         """Add or replace objects that are not ours in the otherwise complete file."""
 
@@ -127,9 +130,9 @@ def refuse_existing(paths: StorePaths) -> None:
 
 def checkpoint(
     paths: StorePaths, lock: StoreLock, log: LogWriter, *, signing: Signing | None = None,
-    derive: Derive = derived.write,
+    derive: Derive = derived.write, amendment: Amendment | None = None,
 ) -> CheckpointResult:  # fmt: skip
-    """Move what is in the log into the HDF5 file. `log`: the store's open writer, with nothing staged.
+    """Move what is in the log, and what `amendment` adds, into the HDF5 file. `log`: the open writer, nothing staged.
 
     Raises SigningKeyRequiredError, whatever `signing` refuses, DamagedError, NewerFormatError, StorageError; saves stay
     durable in the log then.
@@ -142,11 +145,12 @@ def checkpoint(
         check_signing(columns, signing, paths, log.pending)
         overlay = Overlay(columns)
         apply_frames(overlay, log.frames(), log.reject, paths)
+        state = log.state if amendment is None else amendment.apply(overlay, log.state)
         apply_overlay(columns, overlay)
         entries = log.pending
         columns.mark = Mark(log.header.log_id, log.size, log.chain)
-        columns.log_state = counters(columns, log.state, overlay.next_id).pack()
-        with next_file(paths, columns, before, signing, overlay.records.keys()) as made:
+        columns.log_state = counters(columns, state, overlay.next_id).pack()
+        with next_file(paths, columns, before, signing, overlay.records.keys(), amendment) as made:
             replace_store(paths, made.file, before)
         result = CheckpointResult(entries, columns, made.warnings)
     try:
