@@ -175,7 +175,7 @@ class MemoryStore:
         before = self._view.pending
         writer.commit()
         self._view.overlay.apply(operations)
-        self._view.state = writer.state
+        self._view.state, self._view.log_bytes = writer.state, writer.log.size
         happened, warnings = writer.checkpoint_if_due(before, self._signing)
         self.warnings.extend(warnings)
         if happened:
