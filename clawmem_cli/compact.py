@@ -17,6 +17,6 @@ def run(args: Arguments) -> int:
         before = store.stats()["count"]
         moved = store.compact()
         count = store.stats()["count"]
-    rows = {str(old): new for old, new in moved.items()}
-    output.document({"status": "compacted", "removed": before - count, "count": count, "moved": rows})
+        rows = {str(old): new for old, new in moved.items()}
+        output.document({"status": "compacted", "removed": before - count, "count": count, "moved": rows})
     return 0

@@ -16,13 +16,13 @@ def run(args: Arguments) -> int:
     with open_store(args) as store:
         deleted = store.delete(args.id)
         stats = store.stats()
-    output.document(
-        {
-            "status": "deleted",
-            "deleted": deleted,
-            "ids": list(args.id),
-            "count": stats["count"],
-            "active": stats["active"],
-        }
-    )
+        output.document(
+            {
+                "status": "deleted",
+                "deleted": deleted,
+                "ids": list(args.id),
+                "count": stats["count"],
+                "active": stats["active"],
+            }
+        )
     return 0

@@ -16,5 +16,5 @@ def run(args: Arguments) -> int:
     with open_store(args) as store:
         flushed = store.flush_wal()
         pending = store.stats()["wal_pending"]
-    output.document({"status": "flushed", "entries_flushed": flushed, "wal_pending": pending})
+        output.document({"status": "flushed", "entries_flushed": flushed, "wal_pending": pending})
     return 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from clawmem_cli import jsonin, output
 from clawmem_core import door
-from clawmem_core.errors import InvalidInputError, UsageError
-from clawmem_core.writer import Writer
+from clawmem_core.errors import InvalidInputError, KeyFileError, UsageError
+from clawmem_core.storage import fs
+from clawmem_core.writer import NO_WAL, Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,18 +23,30 @@ def run(args: Arguments) -> int:
         from clawmem_cli.save_stream import run_stream
 
         return run_stream(args)
+    require_key_file(args)
     fields = jsonin.read_object(args.json)
     if args.key is not None:
         _put_key(fields, args.key)
     unknown = door.unknown_keys(fields, args.strict_keys)
     with Writer.open(args.path, args.lock_timeout, args.actor) as writer:
+        before = writer.pending
         record = door.object_record(fields, writer.header.dim, writer.float16)
         status, index = writer.save(record)
         writer.commit(sync=not args.no_sync)
         output.document({"status": status, "index": index, "count": writer.state.rows})
         warn_unknown(unknown)
         output.reports(writer.reports)
+        if writer.pending > writer.threshold() or writer.header.flags & NO_WAL:
+            from clawmem_cli.writing import checkpoint_if_due
+
+            checkpoint_if_due(args, writer, before)
     return 0
+
+
+def require_key_file(args: Arguments) -> None:
+    """A key file that is not there is told at once; it is read only when a checkpoint is due. Raises KeyFileError."""
+    if args.signing_key is not None and not fs.exists(args.signing_key):
+        raise KeyFileError(path=args.signing_key, detail="no such file")
 
 
 def _put_key(fields: dict[str, Any], key: str) -> None:

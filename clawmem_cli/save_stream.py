@@ -13,6 +13,7 @@ from clawmem_cli import output
 from clawmem_cli.jsonin import LineParser
 from clawmem_cli.lines import Idle, numbered_lines
 from clawmem_cli.save import warn_unknown
+from clawmem_cli.writing import signing_of, tell
 from clawmem_core import door
 from clawmem_core.errors import ClawmemError, PartialError
 from clawmem_core.writer import Writer
@@ -32,6 +33,7 @@ class _Stream:
     def __init__(self, args: Arguments) -> None:
         self.args = args
         self.parser = LineParser()
+        self.signing = signing_of(args)
         self.writer: Writer | None = None
         self.answers: list[bytes] = []
         self.bytes = 0
@@ -76,6 +78,8 @@ class _Stream:
             output.write(b"".join(self.answers))
         self.answers.clear()
         self.bytes = 0
+        if self.writer is not None and self.writer.stream_checkpoint_due():
+            tell("checkpoint", self.writer.automatic_checkpoint(self.signing)[1])
 
     def rest(self) -> None:
         """Nothing to read: finish the group and let the lock go."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from clawmem_cli import output
 from clawmem_cli.parsing import display_path
-from clawmem_cli.writing import signing_of
+from clawmem_cli.writing import signing_of, tell
 from clawmem_core.storage.paths import StorePaths
 from clawmem_core.storage.snapshot import snapshot
 
@@ -26,6 +26,5 @@ def run(args: Arguments) -> int:
             "pending": made.pending,
         }
     )
-    for message in made.warnings:
-        output.warning("snapshot", message)
+    tell("snapshot", made.warnings)
     return 0

@@ -15,5 +15,5 @@ def run(args: Arguments) -> int:
     """Decay and print how many records changed."""
     with open_store(args) as store:
         changed = store.tick()
-    output.document({"status": "ticked", "changed": changed})
+        output.document({"status": "ticked", "changed": changed})
     return 0

@@ -1,19 +1,36 @@
-"""What the verbs that change a store share: opening it with the command line's lock timeout, actor and key."""
+"""What the verbs that change a store share: opening it, the signing key, checkpoints that nobody asked for."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from clawmem_core.store import MemoryStore
+from clawmem_cli import output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from clawmem_cli.parsing import Arguments
     from clawmem_core.integrity.signing import Signing
+    from clawmem_core.store import MemoryStore
+    from clawmem_core.writer import Writer
 
 
-def open_store(args: Arguments) -> MemoryStore:
-    """The store of a command line, locked for writing; use it as a context manager."""
-    return MemoryStore.open(args.path, lock_timeout=args.lock_timeout, signing_key=args.signing_key, actor=args.actor)
+@contextmanager
+def open_store(args: Arguments) -> Iterator[MemoryStore]:
+    """The store of a command line, locked for writing; what it noticed is told on stderr at the end."""
+    from clawmem_core.store import MemoryStore
+
+    with MemoryStore.open(
+        args.path,
+        lock_timeout=args.lock_timeout,
+        signing_key=args.signing_key,
+        actor=args.actor,
+        insecure_key_file=args.insecure_key_file,
+        rotate_key=args.rotate_key,
+    ) as store:
+        yield store
+        tell("store", store.warnings)
 
 
 def signing_of(args: Arguments) -> Signing | None:
@@ -23,3 +40,21 @@ def signing_of(args: Arguments) -> Signing | None:
     from clawmem_core.integrity.signing import Signing
 
     return Signing.from_file(args.signing_key, insecure=args.insecure_key_file, rotate=args.rotate_key)
+
+
+def checkpoint_if_due(args: Arguments, writer: Writer, before: int) -> None:
+    """After an acknowledged save: the automatic checkpoint. A bad key is a warning, as every other failure of it is."""
+    from clawmem_core.errors import KeyFileError
+
+    try:
+        signing = signing_of(args)
+    except KeyFileError as problem:
+        output.warning(problem.code, problem.message)
+        return
+    tell("checkpoint", writer.checkpoint_if_due(before, signing)[1])
+
+
+def tell(code: str, messages: list[str]) -> None:
+    """One warning a message."""
+    for message in messages:
+        output.warning(code, message)

@@ -17,7 +17,8 @@ def test_a_new_store_is_described_and_private(
     answer = clawmem("--path", "agent.h5", "create", "--agent-id", "my-agent", "--dim", "8", "--wal")
     conforms("create", answer.document)
     assert {
-        "status": "created", "path": "agent.h5", "agent_id": "my-agent", "embedding_dim": 8, "wal_enabled": True, "count": 0,
+        "status": "created", "path": "agent.h5", "agent_id": "my-agent", "embedding_dim": 8, "wal_enabled": True,
+        "count": 0,
     } == answer.document  # fmt: skip
     assert 0o600 == stat.S_IMODE((tmp_path / "agent.h5").stat().st_mode)
 

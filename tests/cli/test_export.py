@@ -17,7 +17,7 @@ def test_what_is_exported_can_be_saved_back(
 ) -> None:
     """Every field and vector, without a warning under --strict-keys."""
     lines = [
-        '{"chunk":"naïve \\u2028 \\"quoted\\" \\\\ \\n","embedding":[0.1,-2,3e-5,4],"timestamp":1700000000.1,"key":"k"}',
+        '{"chunk":"naïve \\u2028 \\"quoted\\" \\\\ \\n","embedding":[0.1,-2,3e-5,4],"timestamp":17.1,"key":"k"}',
         '{"chunk":"no vector","source_channel":"","tags":"a, b","source_id":"17","activation":1.5}',
         '{"chunk":"gone","deleted":true}',
     ]

@@ -22,8 +22,8 @@ def test_every_field_comes_back(store: Callable[..., Answer], conforms: Callable
     vector = struct.unpack("<4e", base64.b64decode(document.pop("embedding_f16")))
     assert struct.unpack("<4e", struct.pack("<4e", 0.1, 0.2, 0.3, 0.4)) == vector
     assert {
-        "index": 0, "chunk": "x", "source_channel": "chat", "timestamp": 1700000000.5, "session_id": "s1", "tags": "a,b",
-        "key": "k", "source_id": "7",
+        "index": 0, "chunk": "x", "source_channel": "chat", "timestamp": 1700000000.5, "session_id": "s1",
+        "tags": "a,b", "key": "k", "source_id": "7",
     } == document  # fmt: skip
 
 

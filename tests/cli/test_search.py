@@ -87,7 +87,8 @@ def test_weak_matches_can_be_left_out(filled: Callable[..., Answer]) -> None:
 def test_many_queries_from_stdin(filled: Callable[..., Answer], conforms: Callable[[str, Any], None]) -> None:
     """One answer a line, options as defaults, bad lines refused."""
     lines = [
-        '{"query":"dark"}', '{"embedding":[0,1,0,0],"k":2}', '{"embedding_f32":"AACAPwAAAAAAAAAAAAAAAA=="}', '{"nonsense":1}',
+        '{"query":"dark"}', '{"embedding":[0,1,0,0],"k":2}', '{"embedding_f32":"AACAPwAAAAAAAAAAAAAAAA=="}',
+        '{"nonsense":1}',
         '{"query":"dark","source":["chat"]}', '{"embedding":[1,2]}',
     ]  # fmt: skip
     answer = filled("search", "--batch", "--top-k", "1", stdin="\n".join(lines))
