@@ -8,6 +8,8 @@ test checks).
 
 from __future__ import annotations
 
+from math import pow
+
 from clawmem_core.search.ranking import rounded_final
 
 TYPE_CHECKING = False
@@ -103,8 +105,8 @@ def rerank(hits: Iterable[Hit], now: float, config: ReRankConfig | None = None) 
 
 def recency_of(timestamp: float, now: float, half_life: float) -> float:
     """2 ** (-age / half_life); 1 for times not yet come."""
-    age: float = max(0.0, now - timestamp)
-    return 0.5 ** (age / half_life)
+    age = max(0.0, now - timestamp)
+    return pow(0.5, age / half_life)
 
 
 def authority_of(channel: str) -> float:
