@@ -287,6 +287,7 @@ def narrow(values: Array, least: int = 1) -> Array:
 def write_columns(columns: Columns, file: IndexFile, rows: Rows, lengths: Array, totals: Totals) -> None:
     """Everything that is neither vector, text nor posting."""
     write_exact(columns, file)
+    write_crossings(file, rows)
     around = np.append(lengths, 0)
     neighbour_lengths = around[rows.previous] + around[rows.following]
     totals.live = int(np.count_nonzero(rows.live))
@@ -308,6 +309,7 @@ def write_columns(columns: Columns, file: IndexFile, rows: Rows, lengths: Array,
     file.put("time", columns.timestamps.astype(np.float64))
     put(file, "act", columns.activation.astype(np.float32), 1.0)
     flags = np.where(columns.norms > 0, 0, form.HAS_NO_VECTOR) | np.where(rows.live, 0, form.IS_DELETED)
+    file.put("norm", columns.norms.astype(np.float32))
     put(file, "flags", flags.astype(np.uint8), 0)
     for name, column in (("chan", columns.source_channel), ("tag", columns.tags)):
         strings, codes = text_codes(column)
@@ -316,6 +318,18 @@ def write_columns(columns: Columns, file: IndexFile, rows: Rows, lengths: Array,
     write_tables(columns, file)
     file.put("settings", form.pack_settings(columns.config))
     file.put("totals", totals.pack())
+
+
+def write_crossings(file: IndexFile, rows: Rows) -> None:
+    """For each segment with head tables: the rows outside it that have a neighbour inside it."""
+    for segment, (low, high) in file.head_ranges.items():
+        beside = np.zeros(rows.count, bool)
+        for near in (rows.previous, rows.following):
+            beside |= (near >= low) & (near < high)
+        beside[low:high] = False
+        crossing = np.flatnonzero(beside)
+        if len(crossing):
+            file.put("cross", crossing.astype(np.uint32), segment)
 
 
 def put(file: IndexFile, name: str, values: Array, default: float) -> None:

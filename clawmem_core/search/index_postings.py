@@ -205,6 +205,7 @@ def write_heads(
     """`heads`: u32 term and u32 df of each head term; `htf`: own frequencies [H, n]; `himp`: bounds [n, H]."""
     if not chosen:
         return
+    file.head_ranges[segment] = (heads.low, heads.high)
     frequencies = np.zeros((len(chosen), heads.high - heads.low), np.uint8)
     for at, term in enumerate(chosen):
         span = slice(int(postings.starts[term]), int(postings.starts[term + 1]))

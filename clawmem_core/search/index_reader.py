@@ -105,9 +105,14 @@ class IndexReader:
 
     def identity(self) -> Identity:
         """Store, checkpoint and how much of which log is applied, for finding the log that belongs to it."""
-        from clawmem_core.storage.pair import Identity
+        from clawmem_core.storage.log_format import Identity
 
-        return Identity(self.store_id, self.checkpoint_id, self.header.h5_id_offset, self.header.mark)
+        log_id, length, crc = self.header.mark
+        return Identity(
+            store_id=self.store_id, checkpoint_id=self.checkpoint_id, h5_id_offset=self.header.h5_id_offset,
+            state=self.state, generation=self.generation, dim=self.dim, base_rows=self.count,
+            mark_log_id=log_id, mark_length=length, mark_crc=crc,
+        )  # fmt: skip
 
     @property
     def state(self) -> LogState:
@@ -227,14 +232,33 @@ class IndexReader:
 
     def stored_vector(self, row: int) -> bytes:
         """The stored bytes of a row's vector, from the HDF5 file or the copy in the index."""
+        return self._stored_run(row, row + 1)
+
+    def _stored_run(self, start: int, stop: int) -> bytes:
+        """The stored bytes of rows start..stop of one chunk."""
         size = self.vector_bytes
         if self.sections.section("chunks") is None:
-            return bytes(self.sections.values("exact", row * size, row * size + size))
-        start = self.sections.value("chunks", row // form.CHUNK_ROWS, 0)
-        data = fs.pread(self.h5_fd, size, start + row % form.CHUNK_ROWS * size)
-        if len(data) != size:
+            return bytes(self.sections.values("exact", start * size, stop * size))
+        offset = self.sections.value("chunks", start // form.CHUNK_ROWS, 0)
+        data = fs.pread(self.h5_fd, (stop - start) * size, offset + start % form.CHUNK_ROWS * size)
+        if len(data) != (stop - start) * size:
             raise UnusableIndex("the HDF5 file is shorter than the index says")
         return data
+
+    def stored_vectors(self, rows: Sequence[int]) -> bytes:
+        """The stored bytes of the vectors of some rows, one after the other; runs of rows are read at once."""
+        parts = []
+        at, count = 0, len(rows)
+        while at < count:
+            start = stop = rows[at]
+            limit = min(start - start % form.CHUNK_ROWS + form.CHUNK_ROWS, start + count - at)
+            while stop < limit and rows[at] == stop:
+                at += 1
+                stop += 1
+                if at == count:
+                    break
+            parts.append(self._stored_run(start, stop))
+        return b"".join(parts)
 
     def record(self, row: int) -> Record:
         """The record at a row."""

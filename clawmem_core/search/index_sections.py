@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _UNSIGNED: dict[int, Any] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _FORMATS: dict[str, Any] = {
-    "prev": "i", "next": "i", "sesrow": "i", "fp": "i", "time": "d", "act": "f", "id": "q", "himp": "b",
+    "prev": "i", "next": "i", "sesrow": "i", "fp": "i", "time": "d", "act": "f", "norm": "f", "id": "q", "himp": "b",
 }  # fmt: skip
 
 

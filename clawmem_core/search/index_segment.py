@@ -19,7 +19,7 @@ ESCAPE = 255
 class Segment:
     """`low`, `high`: the rows its head tables cover. `average`: smoothed length its bounds were computed with."""
 
-    __slots__ = ("_heads", "average", "head_count", "high", "low", "number", "sections", "words")
+    __slots__ = ("_frequencies", "_heads", "average", "head_count", "high", "low", "number", "sections", "words")
 
     def __init__(self, sections: Sections, number: int) -> None:
         self.sections, self.number = sections, number
@@ -28,6 +28,7 @@ class Segment:
             raise UnusableIndex("section segment is missing")
         self.low, self.high, self.words, self.head_count, _, self.average = form.SEGMENT.unpack(meta)
         self._heads: dict[int, tuple[int, int]] | None = None
+        self._frequencies: dict[int, memoryview] = {}
 
     def find(self, word: bytes) -> int:
         """The number of a word, or -1."""
@@ -50,6 +51,11 @@ class Segment:
             }
         return self._heads.get(term)
 
+    def head_df(self, place: int) -> int:
+        """Rows that hold the head term at a place."""
+        count: int = self.sections.values("heads", 2 * place + 1, 2 * place + 2, self.number)[0]
+        return count
+
     def postings(self, term: int) -> tuple[memoryview, Sequence[int]]:
         """Rows, ascending, and frequencies of a term that is no head term."""
         start, stop = self.sections.values("starts", term, term + 2, self.number)
@@ -67,5 +73,18 @@ class Segment:
 
     def head_frequencies(self, place: int) -> memoryview:
         """Own frequencies of a head term over rows low..high, one byte a row."""
-        size = self.high - self.low
-        return self.sections.values("htf", place * size, place * size + size, self.number)
+        found = self._frequencies.get(place)
+        if found is None:
+            size = self.high - self.low
+            found = self.sections.values("htf", place * size, place * size + size, self.number)
+            self._frequencies[place] = found
+        return found
+
+    def crossing(self) -> Sequence[int]:
+        """Rows outside low..high with a neighbour inside."""
+        return self.sections.column("cross", self.number) or ()
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        for view in self._frequencies.values():
+            view.release()

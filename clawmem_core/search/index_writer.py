@@ -72,12 +72,16 @@ class FileSink:
 
 
 class IndexFile:
-    """An index file in the making: `section`/`write` or `put` for each section, then `finish`."""
+    """An index file in the making: `section`/`write` or `put` for each section, then `finish`.
+
+    `segments`: posting segments so far; `head_ranges`: first row and row after the last of those with head tables.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.table: Table = {}
         self.segments = 0
+        self.head_ranges: dict[int, tuple[int, int]] = {}
         self._at = 0
         self._width = 1
         self._crc = 0  # of the page that is not full yet

@@ -1,0 +1,274 @@
+"""Search: from a request to a page of hits, the same whatever executor finds the candidates. Loaded by one-shots.
+
+    filters -> vector and keyword arm -> pools -> union, exact scores -> fusion -> re-rank -> confidence -> cut
+
+Index rows are searched by an executor; tail records (tail.py) and index rows whose neighbours the log changed are
+scored one by one beside it. The ranking itself is ranking.py.
+
+Invariants: a search writes nothing; equal states give equal pages; a damaged index raises UnusableIndex and gives no
+wrong page.
+"""
+
+from __future__ import annotations
+
+from clawmem_core.model import SearchHit
+from clawmem_core.search import ranking
+from clawmem_core.search.filters import select
+from clawmem_core.search.query import Query
+from clawmem_core.search.request import SearchRequest, request_of
+from clawmem_core.search.tail import Scanner, Tail
+from clawmem_core.search.tokenizer import tokenizer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from clawmem_core.search.ranking import Candidate
+    from clawmem_core.view import View
+
+__all__ = ["SearchRequest", "request_of", "search"]
+
+
+def search(view: View, request: SearchRequest) -> list[SearchHit]:
+    """The page of a request. Raises UnusableIndex when the index turns out to be damaged."""
+    return Search(view, request).page() if request.k else []
+
+
+class Search:
+    """One search over one view."""
+
+    def __init__(self, view: View, request: SearchRequest) -> None:
+        self.request = request
+        self.base, self.overlay = view.base, view.overlay
+        tokens = tokenizer(self.base.config["tokenizer"]).query(request.text)
+        self.tail = self._tail(tokens)
+        self.weights = ranking.Weights(
+            request.vector_weight, request.keyword_weight, request.neighbour_weight, request.session_prior_weight,
+            request.fusion,
+        )  # fmt: skip
+        self.executor = executor_for(view, request)
+        self.selection = select(self.base, self.tail, request)
+        on = request.vector is not None and request.vector_weight > 0
+        self.vector = self.executor.vector(request.vector) if on else None
+        self.query: Query | None = None
+        if tokens and request.keyword_weight > 0:
+            self.query = Query(self.base, self.tail, tokens, request.neighbour_weight)
+        self.plans: dict[str, str] = {}
+        self.present: dict[str, bool] = {}
+        self.least = 0.0  # similarity of a hit
+        self.cosines: dict[int, float | None] = {}
+        self.bm25: dict[int, float] = {}
+
+    def _tail(self, tokens: Sequence[str]) -> Tail:
+        """The tail; kept with the index for a process that searches again."""
+        base, overlay = self.base, self.overlay
+        name = base.config["tokenizer"]
+        if not self.request.long_lived:
+            return Tail(base, overlay, Scanner(name, tokens))
+        scanner = base.memo.setdefault("scanner", None) or Scanner(name, None)
+        base.memo["scanner"] = scanner
+        return Tail(base, overlay, scanner)
+
+    # ------------------------------------------------------------ arms
+
+    def _vector_pool(self) -> list[int]:
+        """Places of the best of the vector arm; their cosines are kept."""
+        vector = self.vector
+        if vector is None:
+            return []
+        pool, self.plans["vector"] = self.executor.vector_pool(vector, self.selection)
+        scored = [(score, row) for score, row in pool]
+        first = self.base.count
+        for at in self.selection.tail:
+            stored = self.tail.records[at].vector
+            if stored is not None:
+                scored.append((self.executor.cosine(vector, stored), first + at))
+        return self._pool(scored, self.cosines)
+
+    def _keyword_pool(self) -> list[int]:
+        """Places of the best of the keyword arm; their scores are kept."""
+        query = self.query
+        if query is None:
+            return []
+        changed = self.tail.changed_rows() if query.neighbour else []
+        selection = self.selection.without(changed) if changed else self.selection
+        pool, self.plans["keyword"] = self.executor.keyword_pool(query, selection)
+        scored = [(score, row) for score, row in pool]
+        beside = [*self.selection.having(changed), *(self.base.count + at for at in self.selection.tail)]
+        scored += [(score, place) for place in beside if (score := query.score(place)) > 0]
+        return self._pool(scored, self.bm25)
+
+    def _pool(self, scored: list[tuple[float, int]], scores: dict[int, Any]) -> list[int]:
+        """The best POOL places by score, then id."""
+        id_of = self.tail.id_of
+        if len(scored) > ranking.POOL:
+            bar = sorted((score for score, _ in scored), reverse=True)[ranking.POOL - 1]
+            scored = [pair for pair in scored if pair[0] >= bar]
+        scored.sort(key=lambda pair: (-pair[0], id_of(pair[1])))
+        del scored[ranking.POOL :]
+        scores.update((place, score) for score, place in scored)
+        return [place for _, place in scored]
+
+    # ------------------------------------------------------------ exact scores
+
+    def _cosine_of(self, place: int) -> float | None:
+        if self.vector is None:
+            return None
+        if place in self.cosines:
+            return self.cosines[place]
+        stored = self._stored(place)
+        found = None if stored is None else self.executor.cosine(self.vector, stored)
+        self.cosines[place] = found
+        return found
+
+    def _stored(self, place: int) -> bytes | None:
+        first = self.base.count
+        return self.base.vector(place) if place < first else self.tail.records[place - first].vector
+
+    def _bm25_of(self, place: int) -> float:
+        if self.query is None:
+            return 0.0
+        found = self.bm25.get(place)
+        if found is None:
+            found = self.bm25[place] = self.query.score(place)
+        return found
+
+    def _session_of(self, place: int) -> Any:
+        """What tells the session of a record apart; None for none."""
+        first = self.base.count
+        if place >= first:
+            key = self.tail.keys[place - first]
+            code = self.base.session_code(*key)
+            return (key if code < 0 else code) if key[1] else None
+        code = self.base.session_code_of(place)
+        return code if self._named(code) else None
+
+    def _named(self, code: int) -> bool:
+        return bool(self.base.session_name(code))
+
+    def _activation_of(self, place: int, id: int) -> float:
+        first = self.base.count
+        if place >= first:
+            return self.tail.records[place - first].activation
+        if self.overlay.activation:
+            return self.overlay.activation.get(id, self.base.activation(place))
+        return self.base.activation(place)
+
+    def _candidates(self, places: Iterable[int]) -> list[Candidate]:
+        found: list[Candidate] = []
+        factors = self.request.factors
+        for place in places:
+            id = self.tail.id_of(place)
+            boost = ranking.boost(self._activation_of(place, id), factors.get(id, 1.0))
+            found.append((id, self._cosine_of(place), self._bm25_of(place), boost, self._session_of(place)))
+        return found
+
+    # ------------------------------------------------------------ the page
+
+    def page(self) -> list[SearchHit]:
+        """The hits of the request, best first."""
+        request = self.request
+        vector_pool, keyword_pool = self._vector_pool(), self._keyword_pool()
+        self.present = {"vector": bool(vector_pool), "keyword": bool(keyword_pool)}
+        union = dict.fromkeys(vector_pool + keyword_pool)
+        candidates = self._candidates(union)
+        places = {candidate[0]: place for candidate, place in zip(candidates, union, strict=True)}
+        ranked = ranking.fuse(candidates, self.weights, **self.present)
+        if request.rerank is None and request.confidence is None and request.min_score is None:
+            hits = [self._hit(id, score, places[id]) for id, score in ranked[: request.k]]
+        else:
+            hits = self._chosen([self._hit(id, score, places[id]) for id, score in ranked])
+        if len(hits) < request.k and self._more(vector_pool, keyword_pool, len(hits)):
+            hits += self._rest(union, ranked[-1:], len(hits))
+        return hits[: request.k]
+
+    def _chosen(self, hits: list[SearchHit]) -> list[SearchHit]:
+        """Re-ranked, without weak matches."""
+        request = self.request
+        if request.rerank is not None:
+            from clawmem_core import clock
+            from clawmem_core.search.rerank import rerank
+
+            reranked = rerank(hits, clock.now(), request.rerank)
+            hits = [hit for hit, _ in reranked]
+            for hit, parts in reranked:
+                hit.score = parts.score
+        self.least = request.min_score or 0.0
+        limit = None
+        if request.confidence is not None:
+            best = max((hit.similarity for hit in hits), default=0.0)
+            self.least = max(self.least, request.confidence.min_score, best - request.confidence.min_gap)
+            limit = request.confidence.max_results
+        if limit is not None:
+            request.k = min(request.k, limit)
+        return [hit for hit in hits if hit.similarity >= self.least]
+
+    def _more(self, vector_pool: list[int], keyword_pool: list[int], found: int) -> bool:
+        """Whether records beyond the union may fill the page: a pool was full, and its last is not too weak."""
+        if not any(len(pool) >= ranking.POOL for pool in (vector_pool, keyword_pool)):
+            return False
+        cosine = self.cosines[vector_pool[-1]] if vector_pool else None
+        bm25 = self.bm25[keyword_pool[-1]] if keyword_pool else 0.0
+        ideal = self.query.ideal if self.query is not None else 0.0
+        return found < self.request.k and ranking.similarity(cosine, bm25, ideal) >= self.least
+
+    def _rest(self, union: Iterable[int], last: list[tuple[int, float]], found: int) -> list[SearchHit]:
+        """Hits beyond the union, as many as the page still takes. `last`: id and score of the union's last."""
+        inside = set(union)
+        places = [*self.selection.rows, *(self.base.count + at for at in self.selection.tail)]
+        rest = [
+            place for place in places
+            if place not in inside and (self._cosine_of(place) is not None or self._bm25_of(place) > 0)
+        ]  # fmt: skip
+        fused = ranking.fuse(self._candidates(rest), self.weights, **self.present)
+        by_id = {self.tail.id_of(place): place for place in rest}
+        hits: list[SearchHit] = []
+        for id, score in ranking.continue_below(last, fused):
+            if self._similarity(by_id[id]) >= self.least:
+                hits.append(self._hit(id, score, by_id[id]))
+                if found + len(hits) >= self.request.k:
+                    break
+        return hits
+
+    def _similarity(self, place: int) -> float:
+        ideal = self.query.ideal if self.query is not None else 0.0
+        return ranking.similarity(self._cosine_of(place), self._bm25_of(place), ideal)
+
+    def _hit(self, id: int, score: float, place: int) -> SearchHit:
+        """A row of the page."""
+        first = self.base.count
+        record = self.tail.records[place - first] if place >= first else self._shown(place, id)
+        hit = SearchHit(id, score, self._similarity(place), record)
+        if self.request.explain:
+            hit.explain = {
+                "plan": dict(self.plans), "executor": self.executor.name,
+                "cosine": self._cosine_of(place), "bm25": self._bm25_of(place),
+                "activation": record.activation, "records": self.base.count + len(self.tail.records),
+                "passing": self.selection.count + len(self.selection.tail), "pending": len(self.tail.records),
+                "present": dict(self.present),
+            }  # fmt: skip
+        return hit
+
+    def _shown(self, row: int, id: int) -> Any:
+        """The record of an index row, as far as a hit shows it."""
+        from clawmem_core.model import Record
+
+        base = self.base
+        record = Record(id, base.text(row), base.timestamp(row), base.channel(row), base.session(row), base.tags(row))
+        record.activation = self._activation_of(row, id)
+        return record
+
+
+def executor_for(view: View, request: SearchRequest) -> Any:
+    """The executor that answers a request; kept with the index it works on."""
+    base = view.base
+    name = request.executor
+    if name == "auto":
+        name = "pure"
+    found = base.memo.get(name)
+    if found is None:
+        from clawmem_core.search.pure import PureExecutor
+
+        found = base.memo[name] = PureExecutor(base)
+    return found

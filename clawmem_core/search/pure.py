@@ -1,0 +1,207 @@
+"""Candidates and exact vector scores without numpy: simsimd for products, plain Python for the rest.
+
+What makes it fast: one product of the query with all int8 rows, with the stored vectors of the best only; the commonest
+words as tables with bounds, so that most of their records are never scored (MaxScore).
+
+Invariants: the pools are those of ranking.py given the int8 candidates, which hold the true best unless quantisation
+moved one past the margin of `_margin`; bounds are never below the score they bound; int8 rows whose fingerprint differs
+are never used.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import compress
+from math import ceil, sqrt
+
+from clawmem_core.search import index_format as form
+from clawmem_core.search import planner, ranking, simd
+from clawmem_core.search.filters import Selection
+from clawmem_core.search.index_format import UnusableIndex
+from clawmem_core.search.keyword_scan import KeywordScan
+from clawmem_core.search.topk import above, best_of, best_places, near_best
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clawmem_core.search.index_reader import IndexReader
+    from clawmem_core.search.query import Query
+
+    Scored = list[tuple[float, int]]
+
+SCANNED = 2 * ranking.POOL  # int8 candidates compared exactly at least
+SCANNED_MOST = 4096  # and at most
+BLOCK_ROWS = 8192  # int8 rows read at a time where they are not mapped
+SPLIT = 2048.0  # a query value is high + low / SPLIT, both half precision
+HALF_ERROR, SINGLE_ERROR = 1e-6, 1e-5  # of a cosine from half or single precision products at 384 dimensions
+LEAST_NORM, MOST_NORM = 1e-15, 1e15  # lengths whose products are safe in single precision
+
+
+class PureExecutor:
+    """Executor over the rows of one index."""
+
+    name = "pure"
+
+    def __init__(self, base: IndexReader) -> None:
+        self.base = base
+        self._dim = base.dim
+        self._stored = struct.Struct(f"<{base.dim}{'e' if base.float16 else 'f'}")
+        self._wide = struct.Struct(f"{base.dim}d")
+
+    # ------------------------------------------------------------ vectors
+
+    def cosine(self, vector: Vector, stored: bytes) -> float:
+        """Exact cosine with a stored vector, rounded."""
+        row = memoryview(self._wide.pack(*self._stored.unpack(stored))).cast("d")
+        return ranking.rounded_score(
+            simd.dot(vector.wide, row) / (vector.norm * sqrt(simd.dot(row, row)))
+        )
+
+    def vector(self, values: Sequence[float]) -> Vector:
+        """A query vector made ready."""
+        return Vector(values, self.base.float16)
+
+    def cosines(self, vector: Vector, rows: Sequence[int]) -> list[float | None]:
+        """Exact cosines of some index rows; None without vector."""
+        base = self.base
+        found: list[float | None] = []
+        for row in rows:
+            stored = base.vector(row)
+            found.append(None if stored is None else self.cosine(vector, stored))
+        return found
+
+    def vector_pool(self, vector: Vector, selection: Selection) -> tuple[Scored, str]:
+        """The best POOL (cosine, row) of the selected rows that have a vector, best first; and the plan."""
+        base = self.base
+        if not base.vectors:
+            return [], planner.GATHER
+        mask = selection.mask
+        flags = base.sections.column("flags")
+        if flags is not None:
+            mask = _with_vector(flags, mask)
+            selection = Selection(mask, selection.total, selection.tail)
+        plan = planner.vector_plan(selection.count, mask is not None, planner.GATHER_VECTORS)
+        if plan == planner.GATHER:
+            return self._best(vector, selection.rows, self._approximate(vector, selection.rows)), plan
+        scores = self._small_scores(vector)
+        rows: Sequence[int] = range(base.count)
+        if mask is not None:
+            scores, rows = list(compress(scores, mask)), list(compress(rows, mask))
+        chosen, least = best_places(scores, SCANNED)
+        unit = vector.step * base.step
+        approximate = self._approximate(vector, [rows[at] for at in chosen])
+        if len(chosen) < len(scores):
+            bar = sorted(approximate, reverse=True)[ranking.POOL - 1] - self._margin(vector)
+            if least * unit >= bar:
+                more = above(scores, ceil(bar / unit))
+                more.sort(key=lambda at: (-scores[at], at))
+                chosen = more[:SCANNED_MOST]
+                chosen.sort()
+                approximate = self._approximate(vector, [rows[at] for at in chosen])
+        return self._best(vector, [rows[at] for at in chosen], approximate), plan
+
+    def _margin(self, vector: Vector) -> float:
+        """How far a cosine may lie above its int8 estimate: the worst case, or six standard deviations if less."""
+        base = self.base
+        worst: float = base.error_max + vector.error * (1 + base.error_max)
+        return min(worst, 6 * sqrt((base.error_spread**2 + vector.error**2) / self._dim)) + HALF_ERROR
+
+    def _small_scores(self, vector: Vector) -> list[int]:
+        """Products of the int8 query with every int8 row."""
+        base, dim = self.base, self._dim
+        prints = base.sections.column("fp")
+        if prints is None:
+            raise UnusableIndex("section fp is missing")
+        expected = prints.cast("B")
+        queries = vector.small + form.fingerprint_row(dim)
+        section = base.sections.section("vec")
+        step = BLOCK_ROWS if section is not None and section.length > 16 << 20 else max(1, base.count)
+        scores: list[int] = []
+        for start in range(0, base.count, step):
+            count = min(step, base.count - start)
+            products = simd.int8_products(queries, base.small_vectors(start, start + count), dim)
+            if products[count:].cast("B") != expected[4 * start : 4 * (start + count)]:
+                raise UnusableIndex("damaged vectors")
+            scores += products[:count].tolist()
+        return scores
+
+    def _approximate(self, vector: Vector, rows: Sequence[int]) -> list[float]:
+        """Cosines of index rows from products in half or single precision."""
+        base = self.base
+        if not rows:
+            return []
+        norms = base.sections.column("norm")
+        if norms is None:
+            raise UnusableIndex("section norm is missing")
+        products = vector.products(base.stored_vectors(rows), len(rows))
+        found = []
+        for product, row in zip(products, rows, strict=True):
+            norm = norms[row]
+            if LEAST_NORM < norm < MOST_NORM:
+                found.append(product / norm)
+            else:
+                found.append(self.cosine(vector, base.stored_vector(row)))
+        return found
+
+    def _best(self, vector: Vector, rows: Sequence[int], approximate: list[float]) -> Scored:
+        """The best POOL of some rows by exact cosine, from their approximate ones."""
+        error = (HALF_ERROR if self.base.float16 else SINGLE_ERROR) * max(1.0, sqrt(self._dim / 384))
+        chosen = near_best(approximate, error)
+        return best_of((self.cosine(vector, self.base.stored_vector(rows[at])), rows[at]) for at in chosen)
+
+    # ------------------------------------------------------------ words
+
+    def keyword_pool(self, query: Query, selection: Selection) -> tuple[Scored, str]:
+        """The best POOL (bm25, row) above 0 of the selected rows, best first; and the plan.
+
+        No selected row may have other neighbours than in the index.
+        """
+        postings = sum(term.held_by() for term in query.terms)
+        plan = planner.keyword_plan(selection.count, selection.mask is not None, postings)
+        if plan == planner.GATHER:
+            return best_of((score, row) for row in selection.rows if (score := query.score(row)) > 0), plan
+        return KeywordScan(query, selection.mask).best(), plan
+
+
+class Vector:
+    """A query vector in the forms the products need.
+
+    `small`: its unit vector as int8 multiples of `step`, off by `error`.
+    """
+
+    __slots__ = ("_float16", "_split", "error", "norm", "small", "step", "values", "wide")
+
+    def __init__(self, values: Sequence[float], float16: bool) -> None:
+        dim = len(values)
+        self.values = values
+        self.wide = memoryview(struct.pack(f"{dim}d", *values)).cast("d")
+        self.norm = sqrt(simd.dot(self.wide, self.wide))
+        unit = [value / self.norm for value in values]
+        self.step = max(map(abs, unit)) / 127
+        small = [round(value / self.step) for value in unit]
+        self.small = struct.pack(f"{dim}b", *small)
+        self.error = sqrt(sum((value - self.step * whole) ** 2 for value, whole in zip(unit, small, strict=True)))
+        self._float16 = float16
+        if float16:
+            high = struct.unpack(f"<{dim}e", struct.pack(f"<{dim}e", *unit))
+            low = [(value - near) * SPLIT for value, near in zip(unit, high, strict=True)]
+            self._split = struct.pack(f"<{2 * dim}e", *high, *low)
+        else:
+            self._split = struct.pack(f"<{dim}f", *unit)
+
+    def products(self, stored: bytes, count: int) -> list[float]:
+        """Products of the unit query with `count` stored vectors, to about 1e-7 of their lengths."""
+        found = simd.float_products(self._split, stored, len(self.values), self._float16)
+        if self._float16:
+            return [high + low / SPLIT for high, low in zip(found[:count], found[count:], strict=True)]
+        return found
+
+
+def _with_vector(flags: memoryview, mask: bytes | None) -> bytes:
+    """A mask without rows that are deleted or have no vector."""
+    having = bytes(flags).translate(b"\1" + bytes(255))
+    if mask is None:
+        return having
+    both = int.from_bytes(having, "little") & int.from_bytes(mask, "little")
+    return both.to_bytes(len(having), "little")

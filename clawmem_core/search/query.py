@@ -1,0 +1,122 @@
+"""The words of one search, weighed over all live records, and exact keyword scores. Loaded by one-shot search.
+
+Invariant: scores are those of ranking.py, computed from own frequencies in index and tail; how candidates were found
+plays no part in them.
+"""
+
+from __future__ import annotations
+
+from _bisect import bisect_left
+
+from clawmem_core.search import ranking
+from clawmem_core.search.tail import NONE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from clawmem_core.search.index_reader import IndexReader
+    from clawmem_core.search.index_segment import Segment
+    from clawmem_core.search.tail import Tail
+
+
+class Term:
+    """One distinct token of a query. `weight`: its count in the query times its idf.
+
+    `lists`: (rows, frequencies) of the segments that hold it; `heads`: (segment, place in its head tables).
+    """
+
+    __slots__ = ("count", "heads", "lists", "token", "weight")
+
+    def __init__(self, base: IndexReader, token: str, count: int) -> None:
+        self.token, self.count = token, count
+        self.weight = 0.0
+        self.lists: list[tuple[memoryview, Sequence[int]]] = []
+        self.heads: list[tuple[Segment, int]] = []
+        word = token.encode()
+        for segment in base.segments:
+            number = segment.find(word)
+            if number >= 0:
+                head = segment.head(number)
+                if head is None:
+                    self.lists.append(segment.postings(number))
+                else:
+                    self.heads.append((segment, head[0]))
+
+    def held_by(self) -> int:
+        """Index rows that hold the token."""
+        return sum(len(rows) for rows, _ in self.lists) + sum(segment.head_df(place) for segment, place in self.heads)
+
+    def own(self, row: int) -> int:
+        """How often an index row's own text holds the token; 0 for NONE."""
+        for segment, place in self.heads:
+            if segment.low <= row < segment.high:
+                frequency: int = segment.head_frequencies(place)[row - segment.low]
+                if frequency:
+                    return frequency
+        if row >= 0:
+            for rows, frequencies in self.lists:
+                at = bisect_left(rows, row)
+                if at < len(rows) and rows[at] == row:
+                    return frequencies[at]
+        return 0
+
+
+class Query:
+    """The distinct tokens of a query in order of first appearance, over one tail and its index.
+
+    `average`: avgdl; `ideal`: sum of the terms' weights.
+    """
+
+    __slots__ = ("_around", "_sizes", "average", "base", "following", "ideal", "neighbour", "previous", "tail", "terms")
+
+    def __init__(self, base: IndexReader, tail: Tail, tokens: Iterable[str], neighbour: float) -> None:
+        self.base, self.tail, self.neighbour = base, tail, neighbour
+        self.terms = [Term(base, token, count) for token, count in ranking.count_tokens(tokens).items()]
+        self.average = ranking.average_length(tail.lengths, tail.neighbour_lengths, tail.count, neighbour)
+        self.ideal = 0.0
+        counts = [tail.scanner.counts(record) for record in tail.records]
+        for term in self.terms:
+            df = term.held_by() + sum(term.token in found for found in counts)
+            df -= sum(1 for row in tail.hidden if term.own(row))
+            term.weight = term.count * ranking.idf(df, tail.count)
+            self.ideal += term.weight
+        column = base.sections.column
+        self.previous, self.following = column("prev") or (), column("next") or ()
+        self._sizes, self._around = column("dl") or (), column("ndl") or ()
+
+    def norms(self) -> Callable[[int], float]:
+        """norm(d) of an index row whose neighbours are the index's."""
+        sizes, around, neighbour = self._sizes, self._around, self.neighbour
+        fixed = ranking.length_norm(0.0, self.average)
+        slope = ranking.length_norm(1.0, 1.0) - ranking.length_norm(0.0, 1.0)
+        scale = slope / self.average if self.average else 0.0
+        return lambda row: fixed + scale * (sizes[row] + neighbour * around[row])
+
+    def around(self, place: int) -> tuple[int, int]:
+        """The neighbours of a record, whatever the neighbour weight."""
+        found = self.tail.around.get(place)
+        if found is not None:
+            return found
+        return self.previous[place], self.following[place]
+
+    def frequency(self, term: Term, place: int) -> int:
+        """How often a record's own text holds a term."""
+        if place < self.base.count:
+            return term.own(place)
+        tail = self.tail
+        return tail.scanner.counts(tail.records[place - self.base.count]).get(term.token, 0)
+
+    def score(self, place: int) -> float:
+        """Exact bm25 of any live record, rounded."""
+        before, after = self.around(place) if self.neighbour else (NONE, NONE)
+        tail, neighbour, frequency = self.tail, self.neighbour, self.frequency
+        length = tail.length(place) + neighbour * (tail.length(before) + tail.length(after))
+        norm = ranking.length_norm(length, self.average)
+        total = 0.0
+        for term in self.terms:
+            around = (frequency(term, before) if before >= 0 else 0) + (frequency(term, after) if after >= 0 else 0)
+            smoothed = frequency(term, place) + neighbour * around
+            if smoothed:
+                total += ranking.term_score(term.weight, smoothed, norm)
+        return ranking.rounded_score(total)

@@ -1,0 +1,235 @@
+"""Live records that are no live rows of the index: what the log added, replaced, brought back. Loaded by one-shots.
+
+A *place* names any live record: an index row r is r, tail record j is `base.count + j`, NONE is no record. Tail records
+are read and scored one by one, so a search stays exact until a checkpoint puts them into the index.
+
+Invariants: `hidden` are index rows that count no more; `around` gives the neighbours of every tail record and of every
+index row whose neighbours changed, all other rows have those of the index; `count`, `lengths`, `neighbour_lengths` are
+over all live records, so that N and the average length are exact.
+"""
+
+from __future__ import annotations
+
+from _bisect import bisect_left, bisect_right
+
+from clawmem_core.search import index_format as form
+from clawmem_core.search.tokenizer import DEFAULT, tokenizer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from clawmem_core.model import Record
+    from clawmem_core.overlay import Overlay
+    from clawmem_core.search.index_reader import IndexReader
+
+    SessionKey = tuple[bytes, str]
+
+NONE = -1
+
+
+class Tail:
+    """The tail of one state of a store over its index."""
+
+    __slots__ = (
+        "around", "base", "count", "hidden", "keys", "lengths", "neighbour_lengths", "record_lengths", "records",
+        "scanner",
+    )  # fmt: skip
+
+    def __init__(self, base: IndexReader, overlay: Overlay, scanner: Scanner) -> None:
+        self.base, self.scanner = base, scanner
+        self.records: list[Record] = []
+        self.keys: list[SessionKey] = []
+        self.record_lengths: list[int] = []
+        self.hidden: set[int] = set()
+        self.around: dict[int, tuple[int, int]] = {}
+        self.count, self.lengths, self.neighbour_lengths = base.active, base.lengths, base.neighbour_lengths
+        if not overlay.empty:
+            self._lay(overlay)
+
+    def _lay(self, overlay: Overlay) -> None:
+        base = self.base
+        self.records = overlay.live_records()
+        self.keys = [(record.scope, record.session_id) for record in self.records]
+        self.record_lengths = [self.scanner.length(record) for record in self.records]
+        rows = (base.row_of(id) for id in overlay.hidden_ids())
+        self.hidden = {row for row in rows if row >= 0 and not base.flags(row) & form.IS_DELETED}
+        self._connect()
+        self._add_up()
+
+    # ------------------------------------------------------------ neighbours
+
+    def _connect(self) -> None:
+        """Fill `around`."""
+        base = self.base
+        added: dict[SessionKey, list[int]] = {}
+        for at, key in enumerate(self.keys):
+            if key[1]:
+                added.setdefault(key, []).append(at)
+            else:
+                self.around[base.count + at] = (NONE, NONE)
+        gone: dict[int, list[int]] = {}
+        for row in self.hidden:
+            gone.setdefault(base.session_code_of(row), []).append(row)
+        for key, members in added.items():
+            code = base.session_code(*key)
+            rows = base.rows_of_code(code) if code >= 0 else ()
+            self._connect_session(rows, members, gone.pop(code, ()))
+        for code, missing in gone.items():
+            if base.session_name(code):
+                self._connect_session(base.rows_of_code(code), [], missing)
+
+    def _connect_session(self, rows: Sequence[int], members: list[int], missing: Sequence[int]) -> None:
+        """Neighbours within one session: its live index rows, its tail records (by id), its rows that are hidden."""
+        base, first = self.base, self.base.count
+        ids = [self.records[at].id for at in members]
+        if not missing and (not rows or not ids or ids[0] > base.id_at(rows[-1])):
+            places = [*rows[-2:], *(first + at for at in members)]
+            for at in range(1 if len(rows) > 1 else 0, len(places)):
+                near = places[at - 1] if at else NONE
+                self.around[places[at]] = (near, places[at + 1] if at + 1 < len(places) else NONE)
+            return
+
+        def before(id: int) -> int:
+            """The place of the live record just before `id` in this session."""
+            at = bisect_left(rows, base.first_row(id))
+            while at and rows[at - 1] in self.hidden:
+                at -= 1
+            row = rows[at - 1] if at else NONE
+            found = bisect_left(ids, id)
+            if found and (row < 0 or ids[found - 1] > base.id_at(row)):
+                return first + members[found - 1]
+            return row
+
+        def after(id: int) -> int:
+            """The place of the live record just after `id` in this session."""
+            at = bisect_left(rows, base.first_row(id + 1))
+            while at < len(rows) and rows[at] in self.hidden:
+                at += 1
+            row = rows[at] if at < len(rows) else NONE
+            found = bisect_right(ids, id)
+            if found < len(ids) and (row < 0 or ids[found] < base.id_at(row)):
+                return first + members[found]
+            return row
+
+        touched: set[int] = set()
+        for at, id in zip(members, ids, strict=True):
+            pair = self.around[first + at] = before(id), after(id)
+            touched.update(pair)
+        for row in missing:
+            touched.update((before(base.id_at(row)), after(base.id_at(row))))
+        for row in touched:
+            if 0 <= row < first:
+                id = base.id_at(row)
+                self.around[row] = before(id), after(id)
+
+    def _add_up(self) -> None:
+        """Counts and lengths of all live records from those of the index."""
+        base = self.base
+        value = base.sections.value
+        self.count += len(self.records) - len(self.hidden)
+        self.lengths += sum(self.record_lengths) - sum(value("dl", row, 0) for row in self.hidden)
+        changed = self.hidden.union(place for place in self.around if place < base.count)
+        self.neighbour_lengths -= sum(value("ndl", row, 0) for row in changed)
+        length = self.length
+        self.neighbour_lengths += sum(length(before) + length(after) for before, after in self.around.values())
+
+    # ------------------------------------------------------------ reading
+
+    def length(self, place: int) -> int:
+        """Tokens of a record; 0 for NONE."""
+        if place < 0:
+            return 0
+        if place < self.base.count:
+            found: int = self.base.sections.value("dl", place, 0)
+            return found
+        return self.record_lengths[place - self.base.count]
+
+    def id_of(self, place: int) -> int:
+        """The id of a record."""
+        first = self.base.count
+        return self.base.id_at(place) if place < first else self.records[place - first].id
+
+    def changed_rows(self) -> list[int]:
+        """Index rows that are live, with other neighbours than in the index."""
+        return [place for place in self.around if place < self.base.count]
+
+
+class Scanner:
+    """Lengths and token counts of texts that no index holds. Keeps what it found for as long as it lives.
+
+    A one-shot search needs all lengths but only the frequencies of the query's tokens: words that cannot give any of
+    them (`Tokenizer.word_can_match`) are never stemmed.
+    """
+
+    __slots__ = ("_counts", "_sizes", "_tokens", "_wanted", "tokenizer")
+
+    def __init__(self, name: str, wanted: Iterable[str] | None) -> None:
+        self.tokenizer = tokenizer(name)
+        self._wanted = frozenset(wanted) if wanted is not None else None
+        self._sizes = _WordSizes(self)
+        self._tokens: dict[str, list[str]] = {}  # words that give wanted tokens
+        self._counts: dict[int, tuple[Record, int, dict[str, int]]] = {}
+
+    def length(self, record: Record) -> int:
+        """Tokens of a record's text."""
+        return self._scan(record)[1]
+
+    def counts(self, record: Record) -> dict[str, int]:
+        """How often each token, stopwords included, is in a record's text; perhaps only for the wanted ones."""
+        return self._scan(record)[2]
+
+    def _scan(self, record: Record) -> tuple[Record, int, dict[str, int]]:
+        found = self._counts.get(record.id)
+        if found is None or found[0].chunk is not record.chunk:
+            length, counts = self._measure(record.chunk)
+            found = self._counts[record.id] = record, length, counts
+        return found
+
+    def _measure(self, text: str) -> tuple[int, dict[str, int]]:
+        counts: dict[str, int] = {}
+        if self._wanted is not None and self.tokenizer.name == DEFAULT and text.isascii():
+            from clawmem_core.search.tokenizer import split
+
+            words = split(text)
+            length = sum(map(self._sizes.__getitem__, words))
+            tokens = self._tokens
+            if not tokens.keys().isdisjoint(words):
+                for word in words:
+                    for token in tokens.get(word, ()):
+                        counts[token] = counts.get(token, 0) + 1
+            return length, counts
+        document = self.tokenizer.document(text)
+        for token in (*document, *self.tokenizer.stopwords(text)):
+            counts[token] = counts.get(token, 0) + 1
+        return len(document), counts
+
+    def learn(self, word: str) -> int:
+        """How many tokens an ASCII word gives; remembers those of its tokens that are wanted."""
+        wanted = self._wanted or frozenset()
+        folded = word.lower()
+        simple = "_" not in word and (word == folded or word[1:] == folded[1:] or word.isupper())
+        if simple and not any(self._can_match(folded, token) for token in wanted):
+            return 0 if self.tokenizer.stopwords(folded) else 1
+        document = self.tokenizer.document(word)
+        found = [token for token in (*document, *self.tokenizer.stopwords(word)) if token in wanted]
+        if found:
+            self._tokens[word] = found
+        return len(document)
+
+    def _can_match(self, word: str, token: str) -> bool:
+        return token[1:] == word if token.startswith("=") else self.tokenizer.word_can_match(word, token)
+
+
+class _WordSizes(dict[str, int]):
+    """ASCII word in its own case -> number of its tokens, found out on first sight."""
+
+    __slots__ = ("_scanner",)
+
+    def __init__(self, scanner: Scanner) -> None:
+        super().__init__()
+        self._scanner = scanner
+
+    def __missing__(self, word: str) -> int:
+        size = self[word] = self._scanner.learn(word)
+        return size
