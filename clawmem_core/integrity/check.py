@@ -72,12 +72,14 @@ def check_file(
                 "unsigned", "the store carries no signature: it was never signed, or the signature was removed"
             )
         return found
+    if key is not None and not key.verifies(seal.signature, seal.manifest):
+        findings.add("signature-invalid", f"no valid signature of key {key.key_id} over the manifest")
     try:
         found.manifest = signed = manifest.decode(seal.manifest)
     except ValueError as error:
         findings.add("manifest-invalid", f"the manifest cannot be read: {error}")
         return found
-    _signature(signed, seal, key or PublicKey(bytes.fromhex(signed.public_key)), findings)
+    _key(signed, seal, key, findings)
     hashes = as_list(seal.chain)
     if (signed.number, signed.chain) != (len(hashes) + 1, manifest.chain_value(hashes).hex()):
         findings.add("chain-changed", "the chain of earlier manifests is not the signed one")
@@ -94,11 +96,15 @@ def check_file(
     return found
 
 
-def _signature(signed: Manifest, seal: Seal, key: PublicKey, findings: Findings) -> None:
-    if signed.public_key != key.hex:
-        findings.add("other-key", f"signed with key {signed.key_id}, not with {key.key_id}", key_id=signed.key_id)
-    if not key.verifies(seal.signature, seal.manifest):
-        findings.add("signature-invalid", f"no valid signature of key {key.key_id} over the manifest")
+def _key(signed: Manifest, seal: Seal, key: PublicKey | None, findings: Findings) -> None:
+    """Is the key the manifest names the one that was given, or at least the one that signed it?"""
+    if key is not None:
+        if signed.public_key != key.hex:
+            findings.add("other-key", f"signed with key {signed.key_id}, not with {key.key_id}", key_id=signed.key_id)
+        return
+    own = PublicKey(bytes.fromhex(signed.public_key))
+    if not own.verifies(seal.signature, seal.manifest):
+        findings.add("signature-invalid", f"no valid signature of key {own.key_id} over the manifest")
 
 
 # ---------------------------------------------------------------- records

@@ -197,6 +197,8 @@ def _read(path: str) -> tuple[bytes, os.stat_result]:
             fs.close(descriptor)
     except StorageError as error:
         raise KeyFileError(path=path, detail=error.fields["detail"]) from None
+    except ValueError:  # a NUL character
+        raise KeyFileError(path=path, detail="is no file name") from None
     if len(content) > _MAX_FILE:
         raise KeyFileError(path=path, detail=f"is longer than a key ({_MAX_FILE} bytes)")
     return content, info
