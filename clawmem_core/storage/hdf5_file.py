@@ -130,5 +130,11 @@ def reading(path: str, name: str) -> Iterator[None]:
         raise DamagedError(path=path, detail=f"{name}: {_reason(error)}") from None
 
 
+def find(group: h5py.Group, name: str, path: str) -> Any:
+    """The object of this name in a group, None if there is none. Raises DamagedError where it cannot be opened."""
+    with reading(path, f"{group.name.rstrip('/')}/{name}"):
+        return group[name] if name in group else None
+
+
 def _reason(error: Exception) -> str:
     return str(error.args[0]) if error.args else type(error).__name__

@@ -71,8 +71,7 @@ def load_file(file: h5py.File, path: str) -> Columns:
 
 
 def _group(file: h5py.File, name: str, path: str) -> h5py.Group:
-    with hdf5_file.reading(path, f"/{name}"):
-        group = file.get(name)
+    group = hdf5_file.find(file, name, path)
     if not isinstance(group, h5py.Group):
         raise DamagedError(path=path, detail=f"group /{name} is missing")
     return group
@@ -90,12 +89,9 @@ def _load_memory(group: h5py.Group, columns: Columns) -> None:
     columns.embeddings = _open_embeddings(group, columns, count)
     columns.timestamps = _numbers(group, "timestamps", path, count, "<f8", optional=not count)
     columns.tombstones = (_numbers(group, "tombstones", path, count, "u1", optional=not count) != 0).astype(np.uint8)
-    if "hidden" in group:  # event texts hidden from the ancestor's reader only
-        columns.tombstones[_numbers(group, "hidden", path, count, "u1") != 0] = 0
-    if foreign and "ids" not in group:
-        columns.ids = np.arange(count, dtype=np.int64)
-    else:
-        columns.ids = _numbers(group, "ids", path, count, "<i8")
+    hidden = _numbers(group, "hidden", path, count, "u1", optional=True)  # event texts hidden from the ancestor only
+    columns.tombstones[hidden != 0] = 0
+    columns.ids = _numbers(group, "ids", path, count, "<i8", optional=foreign, default=np.arange(count))
     if count and (columns.ids[0] < 0 or (np.diff(columns.ids) <= 0).any()):
         raise DamagedError(path=path, detail="/memory/ids are not ascending from 0 on")
     columns.norms = _norms(group, columns, count)
@@ -112,16 +108,16 @@ def _load_memory(group: h5py.Group, columns: Columns) -> None:
 
 
 def _numbers(
-    group: h5py.Group, name: str, path: str, count: int, dtype: str, optional: bool = False, default: float = 0.0
+    group: h5py.Group, name: str, path: str, count: int, dtype: str, optional: bool = False, default: Any = 0
 ) -> npt.NDArray[Any]:
-    """A column of `count` numbers or booleans as `dtype`; an optional one that is missing is `default` throughout."""
+    """A column of `count` numbers or booleans as `dtype`; an optional one that is missing is `default`."""
     full = f"{group.name}/{name}"
-    if name not in group:
+    dataset = hdf5_file.find(group, name, path)
+    if dataset is None:
         if optional:
             return np.full(count, default, dtype)
         raise DamagedError(path=path, detail=f"{full} is missing")
     with hdf5_file.reading(path, full):
-        dataset = group[name]
         kind = dataset.dtype.kind if isinstance(dataset, h5py.Dataset) else ""
     if kind not in ("biuf" if dtype != "<i8" else "iu"):
         raise DamagedError(path=path, detail=f"{full} is no column of numbers")
@@ -141,13 +137,11 @@ def _open_embeddings(group: h5py.Group, columns: Columns, count: int) -> VectorC
     column = VectorColumn(path, "/memory/embeddings", None, count, dim, columns.embeddings.dtype)
     if not count:
         return column
-    if "embeddings" not in group:
-        raise DamagedError(path=path, detail="/memory/embeddings is missing")
+    dataset = hdf5_file.find(group, "embeddings", path)
     with hdf5_file.reading(path, "/memory/embeddings"):
-        dataset = group["embeddings"]
         kind = dataset.dtype.kind if isinstance(dataset, h5py.Dataset) else ""
     if kind not in "iuf" or not kind or (column.dtype.itemsize == 2 and dataset.dtype != column.dtype):
-        raise DamagedError(path=path, detail=f"/memory/embeddings is no dataset of {column.dtype.name}")
+        raise DamagedError(path=path, detail=f"/memory/embeddings is missing or no dataset of {column.dtype.name}")
     schema_text.check_shape(dataset, path, (count, dim), 2)
     column.base = dataset
     with hdf5_file.reading(path, "/memory/embeddings"):
@@ -172,7 +166,7 @@ def _block_offsets(dataset: h5py.Dataset, dtype: np.dtype[Any]) -> list[int] | N
 
 def _norms(group: h5py.Group, columns: Columns, count: int) -> npt.NDArray[np.float32]:
     """Stored norms; where a foreign file has none, computed from the vectors."""
-    if "norms" in group or columns.format:
+    if columns.format or hdf5_file.find(group, "norms", columns.path) is not None:
         return _numbers(group, "norms", columns.path, count, "<f4")
     blocks = [norms_of(columns.embeddings.read(start, start + BLOCK)) for start in range(0, count, BLOCK)]
     return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)

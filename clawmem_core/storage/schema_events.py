@@ -83,12 +83,11 @@ def _write_blob(group: h5py.Group, name: str, items: list[bytes]) -> None:
 def load(file: h5py.File, columns: Columns) -> None:
     """Fill events, values and audit lines of `columns`. Raises DamagedError naming the dataset."""
     path = columns.path
-    with hdf5_file.reading(path, "/events"):
-        group, audit = file.get("events"), file.get("audit")
+    group, audit = hdf5_file.find(file, "events", path), hdf5_file.find(file, "audit", path)
     if isinstance(group, h5py.Group):
         columns.events = _load_events(group, path)
         columns.values = _load_values(group, path)
-    if isinstance(audit, h5py.Group) and "lines" in audit:
+    if isinstance(audit, h5py.Group) and hdf5_file.find(audit, "lines", path) is not None:
         columns.audit = _array(audit, "lines", path, np.dtype("u1"), None, AUDIT_LINE).tobytes()
 
 
@@ -114,8 +113,6 @@ def _load_events(group: h5py.Group, path: str) -> list[EventRow]:
 
 
 def _load_values(group: h5py.Group, path: str) -> list[ValueRow]:
-    if "values_keys" not in group:
-        return []
     fields = _load_rows(group, path, _VALUE_NUMBERS, _VALUE_IDS, _VALUE_TEXTS)
     _check(group, path, "values_lifted", fields["lifted"], 0, 1)
     _check(group, path, "values_recorded", fields["recorded"], 0, (1 << 63) - 1)
@@ -146,8 +143,8 @@ def _array(
     group: h5py.Group, name: str, path: str, dtype: np.dtype[Any], rows: int | None, width: int = 0
 ) -> npt.NDArray[Any]:
     full = f"{group.name}/{name}"
+    dataset = hdf5_file.find(group, name, path)
     with hdf5_file.reading(path, full):
-        dataset = group.get(name)
         right = isinstance(dataset, h5py.Dataset) and dataset.dtype == dtype
     if not right:
         raise DamagedError(path=path, detail=f"{full} is missing or no {dtype.name} dataset")

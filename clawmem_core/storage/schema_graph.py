@@ -62,8 +62,7 @@ def positions(ids: Rows, wanted: list[int]) -> Rows:
 def load(file: h5py.File, columns: Columns) -> None:
     """Fill sessions and graph of `columns`, whose ids are loaded. Raises DamagedError naming the dataset."""
     path = columns.path
-    with hdf5_file.reading(path, "/sessions"):
-        sessions, graph = file.get("sessions"), file.get("knowledge_graph")
+    sessions, graph = hdf5_file.find(file, "sessions", path), hdf5_file.find(file, "knowledge_graph", path)
     for name, group in (("sessions", sessions), ("knowledge_graph", graph)):
         if not isinstance(group, h5py.Group):
             raise DamagedError(path=path, detail=f"group /{name} is missing")
@@ -97,8 +96,8 @@ def load(file: h5py.File, columns: Columns) -> None:
         times = _numbers(graph, "relation_ts", path, count, "<f8")
         relations = (Relation(*row) for row in zip(sources, targets, types, weights, times, strict=True))
         columns.relation_rows = list({(row.source, row.target, row.type): row for row in relations}.values())
-    if "alias_strings" in graph:
-        texts = _read_texts(graph, "alias_strings", path, None)
+    texts = list(schema_text.open_column(graph, "alias_strings", path, None, optional=True))
+    if texts:
         owners = _numbers(graph, "alias_entity_ids", path, len(texts), "<i8", least=0)
         columns.alias_rows = list({name: Alias(name, id) for name, id in zip(texts, owners, strict=True)}.values())
 
@@ -132,8 +131,8 @@ def _numbers(
 
 def _array(group: h5py.Group, name: str, path: str, count: int | None, dtype: str) -> npt.NDArray[Any]:
     full = f"{group.name}/{name}"
+    dataset = hdf5_file.find(group, name, path)
     with hdf5_file.reading(path, full):
-        dataset = group.get(name)
         kind = dataset.dtype.kind if isinstance(dataset, h5py.Dataset) else ""
     if not kind or kind not in ("i" if dtype == "<i8" else "iuf"):
         raise DamagedError(path=path, detail=f"{full} is missing or no column of numbers")

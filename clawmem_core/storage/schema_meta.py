@@ -63,11 +63,11 @@ def load(file: h5py.File, path: str) -> Columns:
 
     Raises NotAStoreError, NewerFormatError, DamagedError naming the attribute.
     """
+    group = hdf5_file.find(file, "meta", path)
     with hdf5_file.reading(path, "/meta"):
-        group = file.get("meta")
         attributes = dict(_readable(group)) if isinstance(group, h5py.Group) else {}
     if "schema_version" not in attributes:
-        raise NotAStoreError(path=path, detail="/meta has no schema_version")
+        raise NotAStoreError(path=path, detail="there is no /meta with a schema_version")
     _check_versions(attributes, path)
     columns = Columns(_config(attributes, path))
     columns.path, columns.file = path, file

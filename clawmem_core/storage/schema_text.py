@@ -40,9 +40,10 @@ def measure(column: TextColumn) -> tuple[int, int]:
     """(width, text bytes) of the column on disk; both only grow while all base rows are kept, so nothing is scanned."""
     base = column.base
     width, total = 1, 0
-    if base is None or (ours(base) and column.keep is None):
+    if base is None or (ours(column) and column.keep is None):
         if base is not None:
-            width, total = int(base.attrs[TEXT_WIDTH]), int(base.attrs[TEXT_BYTES])
+            with hdf5_file.reading(column.path, column.name):
+                width, total = int(base.attrs[TEXT_WIDTH]), int(base.attrs[TEXT_BYTES])
         lengths = [len(text) for text in (*column.changed.values(), *column.added)]
         width, total = max([width, *lengths]), total + sum(lengths)
     else:
@@ -52,9 +53,11 @@ def measure(column: TextColumn) -> tuple[int, int]:
     return -(-width // WIDTH_STEP) * WIDTH_STEP, total
 
 
-def ours(base: Any) -> bool:
+def ours(column: TextColumn) -> bool:
     """Whether a column's base is a dataset that `write` wrote."""
-    return isinstance(base, h5py.Dataset) and TEXT_BYTES in base.attrs and TEXT_WIDTH in base.attrs
+    base = column.base
+    with hdf5_file.reading(column.path, column.name):
+        return isinstance(base, h5py.Dataset) and TEXT_BYTES in base.attrs and TEXT_WIDTH in base.attrs
 
 
 def write(group: h5py.Group, name: str, column: TextColumn) -> None:
@@ -85,7 +88,7 @@ def _deflated(group: h5py.Group, name: str, shape: tuple[int, ...], dtype: Any, 
 def _write_chunks(dataset: h5py.Dataset, column: TextColumn, rows: int, width: int) -> None:
     step = dataset.chunks[0]
     base = column.base
-    same = ours(base) and (base.chunks, base.dtype) == (dataset.chunks, dataset.dtype)
+    same = ours(column) and (base.chunks, base.dtype) == (dataset.chunks, dataset.dtype)
     for start in range(0, rows, step):
         stop = min(start + step, rows)
         if same and column.untouched(start, stop) and (stop - start == step or stop == len(base)):
@@ -117,12 +120,12 @@ def open_column(group: h5py.Group, name: str, path: str, rows: int | None, optio
     beyond anything the file could hold.
     """
     full = f"{group.name}/{name}"
-    if name not in group:
+    dataset = hdf5_file.find(group, name, path)
+    if dataset is None:
         if optional:
             return TextColumn(path, full, None, rows or 0)
         raise DamagedError(path=path, detail=f"{full} is missing")
     with hdf5_file.reading(path, full):
-        dataset = group[name]
         is_text = isinstance(dataset, h5py.Dataset) and h5py.check_string_dtype(dataset.dtype) is not None
     if not is_text:
         raise DamagedError(path=path, detail=f"{full} is no string dataset")
