@@ -121,10 +121,17 @@ def _owner_line(command: str | None) -> bytes:
 
     if command is None:
         program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
-        words = (word for word in sys.argv[1:] if word.isascii() and word.replace("-", "").isalpha() and word[0] != "-")
-        command = f"{program} {next(words, '')[:20]}".rstrip()
+        command = f"{program} {_verb(sys.argv)}".rstrip()
     line = f"pid {os.getpid()} since {strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(clock.now()))}: {one_line(command)}"
     return line.encode("ascii", "backslashreplace")[: _LINE - 1].ljust(_LINE - 1) + b"\n"
+
+
+def _verb(arguments: list[str]) -> str:
+    """The first word of a command line that is neither an option nor can be an option's value."""
+    for before, word in zip(arguments, arguments[1:], strict=False):
+        if word[:1] != "-" and (before[:1] != "-" or "=" in before or before is arguments[0]):
+            return word[:20] if word.isascii() and word.replace("-", "").isalpha() else ""
+    return ""
 
 
 def _owner(fd: int) -> str:
