@@ -109,10 +109,7 @@ _VERBS = (
         (Argument("ID", "int", "Index of a record.", least=0, multiple=True),),
     ),
     Verb("compact", "Drop deleted records from the file.", WRITING),
-    Verb(
-        "index", "Rebuild the search index.",
-        (Option("--ann", "flag", "Also save the graph index for library use."), ACTOR),
-    ),
+    Verb("index", "Rebuild the derived files: search index and key table."),
     Verb("tick", "Let activation weights decay one step.", WRITING),
     Verb(
         "keygen", "Make an Ed25519 signing key, or print the public key of one.",

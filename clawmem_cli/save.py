@@ -6,7 +6,8 @@ from clawmem_cli import jsonin, output
 from clawmem_core import door
 from clawmem_core.errors import InvalidInputError, KeyFileError, UsageError
 from clawmem_core.storage import fs
-from clawmem_core.writer import NO_WAL, Writer
+from clawmem_core.storage.log_format import NO_WAL
+from clawmem_core.writer import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clawmem_cli import options
 from tests.cli.conftest import Answer
 
 READING = (["search", "--query", "dark"], ["recall", "0"], ["stats"], ["export"], ["agents-md"])
@@ -26,9 +27,17 @@ def test_reading_writes_nothing_and_is_clean_with_warnings_on(
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
-def test_a_missing_store_stays_missing(clawmem: Callable[..., Answer], tmp_path: Path, words: list[str]) -> None:
-    """Exit 10; a folder is no store."""
+NEEDED = {
+    "save": ["--json", '{"chunk":"x"}'], "search": ["--query", "x"], "recall": ["0"], "delete": ["0"],
+    "snapshot": ["copy.h5"], "verify": ["--public-key", "ab" * 32],
+}  # fmt: skip
+ON_A_STORE = [verb.words for verb in options.VERBS.values() if verb.store and verb.words != "create"]
+
+
+@pytest.mark.parametrize("verb", ON_A_STORE)
+def test_a_missing_store_stays_missing(clawmem: Callable[..., Answer], tmp_path: Path, verb: str) -> None:
+    """Exit 10 from every verb that works on a store; a folder is none."""
+    words = [*verb.split(), *NEEDED.get(verb, [])]
     assert 10 == clawmem("-p", "none.h5", *words).code
     assert [] == list(tmp_path.iterdir())
-    assert clawmem("-p", tmp_path, *words).code in (2, 10, 14)
+    assert clawmem("-p", tmp_path, *words).code in (2, 10, 13, 14)
