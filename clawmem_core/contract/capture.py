@@ -141,6 +141,7 @@ def _text_of(message: Mapping[str, Any]) -> str:
     if isinstance(content, list):
         parts = [part["text"] for part in content if _is_text_part(part)]
         content = "\n".join(parts)
+    # NUL goes here: dropped only after redaction, it would join the halves of a secret that it kept apart.
     return bounded_text(content, float("inf")) if isinstance(content, str) else ""
 
 
@@ -179,8 +180,7 @@ def _bare(line: str) -> str:
 
 
 def _clean(text: str, redactor: Redactor, counts: dict[str, int]) -> str:
-    # NUL goes first: bounding would drop it and so join the halves of a secret that it kept apart.
-    redacted, found = redactor.redact(cut_echo(text.replace("\0", "")))
+    redacted, found = redactor.redact(cut_echo(text))
     for name, count in found.items():
         counts[name] = counts.get(name, 0) + count
     return bounded_text(redacted)

@@ -95,6 +95,14 @@ def _is_index(key: str) -> bool:
     return key in {str(number) for number in range(10_000)}
 
 
+def test_array_indices_come_first() -> None:
+    """Keys that are array indices, up to 2**32 - 2 and without leading zeros, come first, by number."""
+    keys = ["a", "10", "9", "4294967294", "4294967295", "01", "-1", "1.0", "0", "\u0661"]
+    printed = canonical.canonical_text(dict.fromkeys(keys))
+    found = [pair[0] for pair in json.loads(printed, object_pairs_hook=lambda pairs: pairs)]
+    assert found == ["0", "9", "10", "4294967294", "-1", "01", "1.0", "4294967295", "a", "\u0661"]
+
+
 def test_undefined() -> None:
     """Undefined vanishes from objects, is null in arrays, stays undefined alone and counts as false."""
     assert canonical.stable_stringify({"a": UNDEFINED, "b": [UNDEFINED]}) == '{"b":[null]}'

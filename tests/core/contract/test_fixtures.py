@@ -60,6 +60,11 @@ def _vector(**changes: object) -> str:
         ("a.jsonl", "{}", "not a vector"),
         ("a.jsonl", "[", "not a vector"),
         ("a.jsonl", _vector(expected={"$throws": "TypeError"}), "expected"),
+        (
+            "a.jsonl",
+            _vector(fn="assertMemoryScope", input={}, expected={"$throws": "Error", "message": "other"}),
+            "agentId is required",
+        ),
         ("a.json", '{"eventType": "episode"}', "not a fixture"),
         ("a.json", '{"eventType": "other", "eventId": "x"}', "not a fixture"),
         ("a.json", "[]", "not a fixture"),

@@ -108,6 +108,7 @@ def test_entropy() -> None:
     for kept in (
         "a" * 40,
         "0123456789abcdef" * 4,
+        "0123456789abcdefABCDEF0123456789",
         "A1b2" * 10,
         "123e4567-e89b-12d3-a456-426614174000",
         "x" * 20 + "/" + "y" * 30,
@@ -225,6 +226,12 @@ def test_a_chain_that_never_ends_is_replaced_whole() -> None:
     assert result == "[redacted:tail]"
     assert counts == {"tail": redaction.MAX_ROUNDS + 1}
     assert redactor.find(result) == []
+
+
+def test_placeholders_are_never_cut_in_two() -> None:
+    """A pattern that reaches into a placeholder takes the whole of it."""
+    redactor = redaction.Redactor([redaction.Pattern("half", "half", "", r"x\[red|jwt\]y")])
+    assert redactor.redact("x[redacted:jwt] [redacted:jwt]y")[0] == "[redacted:half] [redacted:half]"
 
 
 def test_rules_from_a_file() -> None:

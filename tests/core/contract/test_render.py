@@ -54,6 +54,13 @@ def test_fenced_block_cannot_be_forged(texts: list[str], provenance: str, identi
         assert render.bounded_text(joined) == parse_json(body)
 
 
+@pytest.mark.parametrize("char", "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+def test_fenced_lines_hold_for_every_line_break(char: str) -> None:
+    """No character that some reader takes for the end of a line is left raw."""
+    memory = _memory(f"a{char}b", provenance=f"a{char}b")
+    assert len(render.format_fenced_memories([memory], fence=FENCE).splitlines()) == 7
+
+
 def test_fenced_header_says_everything() -> None:
     """Trust, confidence, time, provenance, id and marks are printed, quoted where they are no plain word."""
     memory = _memory(

@@ -180,6 +180,15 @@ def test_what_the_schema_cannot_say(event: Any, changes: Any, error: type[Clawme
         validate.check_event(changed)
 
 
+@pytest.mark.parametrize(
+    ("event", "member"), [(EPISODE, "schemaVersion"), (EPISODE, "turnIndex"), (FACT, "confidence")]
+)
+@pytest.mark.parametrize("value", [True, False])
+def test_booleans_are_no_numbers(event: dict[str, Any], member: str, value: bool) -> None:
+    """Python's True is 1; JSON's is not."""
+    assert not _accepted({**event, member: value})
+
+
 def test_nul_and_lone_surrogates_are_text() -> None:
     """Any text is allowed in a body, and 100,000 units are no problem."""
     texts = {"userText": "a\0b\ud83d", "assistantText": "x" * 100_000}
