@@ -8,6 +8,7 @@ not use the handle. The file's one line names the owner for messages only; it ne
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 
@@ -128,7 +129,7 @@ def _owner_line(command: str | None) -> bytes:
 
 def _verb(arguments: list[str]) -> str:
     """The first word of a command line that is neither an option nor can be an option's value."""
-    for before, word in zip(arguments, arguments[1:], strict=False):
+    for before, word in itertools.pairwise(arguments):
         if word[:1] != "-" and (before[:1] != "-" or "=" in before or before is arguments[0]):
             return word[:20] if word.isascii() and word.replace("-", "").isalpha() else ""
     return ""

@@ -176,7 +176,7 @@ def test_released_lock_is_closed(paths: StorePaths) -> None:
 
 
 def test_owner_line_is_one_safe_line(paths: StorePaths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the command only program and verb are kept, never what is saved; whatever the file holds prints as one line."""
+    """Of the command only program and verb are kept, never what is saved; what the file holds prints as one line."""
     monkeypatch.setattr(sys, "argv", ["/usr/bin/clawmem", "--path", "m.h5", "save", "--json", '{"chunk":"secret"}'])
     with StoreLock.acquire(paths):
         text = Path(paths.lock).read_text()
