@@ -7,9 +7,9 @@ computed here for both sides, so equal records have equal bytes and nothing else
 
 from __future__ import annotations
 
-import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,19 @@ import numpy.typing as npt
 
 from clawmem_core.model import Record
 
-FIELDS = ("source_id", "chunk", "source_channel", "session_id", "tags", "timestamp", "deleted", "embedding")
-_LENGTH = struct.Struct("<I")
-_TAIL = struct.Struct("<dBI")
+_HEAD = struct.Struct("<6IdB")
 
 
 class Batch:
-    """Consecutive records. `vectors`: [n, dim] float16 or float32; `present`: [n] bool, or None where all have one."""
+    """Consecutive records. `vectors`: [n, dim] float16 or float32; `present`: [n] bool, or None where all have one.
 
-    __slots__ = ("channels", "chunks", "deleted", "present", "sessions", "source_ids", "tags", "timestamps", "vectors")
+    `weights`: activation weights where the source has them. They are carried over, but are no part of the canonical
+    form: using a store changes them.
+    """
+
+    __slots__ = (
+        "channels", "chunks", "deleted", "present", "sessions", "source_ids", "tags", "timestamps", "vectors", "weights"
+    )  # fmt: skip
 
     def __init__(
         self, source_ids: list[str], chunks: list[str], channels: list[str], sessions: list[str], tags: list[str],
@@ -34,9 +38,25 @@ class Batch:
         self.source_ids, self.chunks, self.channels = source_ids, chunks, channels
         self.sessions, self.tags, self.timestamps, self.deleted = sessions, tags, timestamps, deleted
         self.vectors, self.present = vectors, present
+        self.weights: list[float] | None = None
 
     def __len__(self) -> int:
         return len(self.source_ids)
+
+    def take(self, rows: Sequence[int]) -> Batch:
+        """Some of the rows, in the order given."""
+
+        def picked(column: list[Any]) -> list[Any]:
+            return [column[row] for row in rows]
+
+        at = np.array(rows, np.int64)
+        found = Batch(
+            picked(self.source_ids), picked(self.chunks), picked(self.channels), picked(self.sessions),
+            picked(self.tags), picked(self.timestamps), picked(self.deleted), self.vectors[at],
+            None if self.present is None else self.present[at],
+        )  # fmt: skip
+        found.weights = None if self.weights is None else [self.weights[row] for row in rows]
+        return found
 
     def blobs(self) -> list[bytes]:
         """Each record's vector as stored, b"" for none."""
@@ -50,56 +70,36 @@ class Batch:
     def records(self) -> Iterator[Record]:
         """The records, without ids."""
         columns = (self.chunks, self.timestamps, self.channels, self.sessions, self.tags)
-        for source_id, blob, deleted, *values in zip(
-            self.source_ids, self.blobs(), self.deleted, *columns, strict=True
+        weights = self.weights or [1.0] * len(self)
+        for source_id, blob, deleted, weight, *values in zip(
+            self.source_ids, self.blobs(), self.deleted, weights, *columns, strict=True
         ):
             record = Record(-1, *values)
-            record.source_id, record.vector, record.deleted = source_id, blob or None, deleted
+            record.source_id, record.vector, record.deleted, record.activation = (
+                source_id,
+                blob or None,
+                deleted,
+                weight,
+            )
             yield record
 
-    def canonical(self) -> list[bytes]:
-        """Each record's canonical form: five texts and the vector with their lengths, time, deleted flag."""
+    def hashes(self, *, flags: bool = True) -> list[bytes]:
+        """SHA-256 of each record's canonical form; without `flags` as if none were deleted."""
         texts = (self.source_ids, self.chunks, self.channels, self.sessions, self.tags)
-        pack, tail = _LENGTH.pack, _TAIL.pack
+        deleted = self.deleted if flags else [False] * len(self)
+        pack, join = _HEAD.pack, b"".join
         found = []
-        for blob, seconds, deleted, *values in zip(self.blobs(), self.timestamps, self.deleted, *texts, strict=True):
-            parts: list[bytes] = []
-            for value in values:
-                data = value.encode()
-                parts += (pack(len(data)), data)
-            parts += (tail(seconds, deleted, len(blob)), blob)
-            found.append(b"".join(parts))
+        for blob, seconds, gone, *values in zip(self.blobs(), self.timestamps, deleted, *texts, strict=True):
+            source_id, chunk, channel, session, tags = (value.encode() for value in values)
+            head = pack(len(source_id), len(chunk), len(channel), len(session), len(tags), len(blob), seconds, gone)
+            found.append(sha256(join((head, source_id, chunk, channel, session, tags, blob))).digest())
         return found
 
     def row(self, at: int) -> dict[str, Any]:
-        """One record by field name, the vector as bytes."""
+        """One record by field name; the vector as bytes, b"" for none."""
         has = self.present is None or bool(self.present[at])
-        return dict(
-            zip(
-                FIELDS,
-                (
-                    self.source_ids[at], self.chunks[at], self.channels[at], self.sessions[at], self.tags[at],
-                    self.timestamps[at], self.deleted[at], self.vectors[at].tobytes() if has else b"",
-                ),
-                strict=True,
-            )
-        )  # fmt: skip
-
-
-class Digest:
-    """SHA-256 over the canonical form of records in order."""
-
-    __slots__ = ("_hash", "rows")
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self.rows = 0
-
-    def update(self, batch: Batch) -> None:
-        """Add a batch."""
-        self._hash.update(b"".join(batch.canonical()))
-        self.rows += len(batch)
-
-    def hex(self) -> str:
-        """The digest so far."""
-        return self._hash.hexdigest()
+        return {
+            "chunk": self.chunks[at], "source_channel": self.channels[at], "session_id": self.sessions[at],
+            "tags": self.tags[at], "timestamp": self.timestamps[at], "deleted": self.deleted[at],
+            "embedding": self.vectors[at].tobytes() if has else b"",
+        }  # fmt: skip

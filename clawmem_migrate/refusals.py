@@ -30,11 +30,12 @@ class Problem(NamedTuple):
 class Refusals:
     """Collects the refused rows of a run. `rejects`: path of the NDJSON file of refused rows, or None.
 
-    `rows`: refused rows; `problems`: all their problems.
+    `rows`: refused rows, `by_table` the same by table; `problems`: all their problems.
     """
 
     def __init__(self, rejects: str | None = None) -> None:
         self.rows = self.problems = 0
+        self.by_table: dict[str, int] = {}
         self._kept = sqlite3.connect("", isolation_level=None)
         self._kept.execute("CREATE TABLE problem(kind TEXT, row TEXT, col TEXT, what TEXT, fix TEXT)")
         self._kept.execute("BEGIN")
@@ -44,6 +45,7 @@ class Refusals:
     def add(self, kind: str, row: int | str | None, problems: Sequence[Problem], values: Mapping[str, Any]) -> None:
         """Refuse one row of a table. `row`: its id as far as it has one; `values`: its columns as they are stored."""
         self.rows += 1
+        self.by_table[kind] = self.by_table.get(kind, 0) + 1
         self.problems += len(problems)
         label = orjson.dumps(row).decode()
         self._kept.executemany(

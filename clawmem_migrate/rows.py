@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterator
+from sys import getsizeof
 from typing import Any
 
 from clawmem_core.door import MAX_CHUNK, MAX_TEXT
@@ -21,7 +22,7 @@ from clawmem_migrate.times import TimeReader
 from clawmem_migrate.vectors import VectorReader, storage_class
 
 BATCH_ROWS = 2048
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 1 << 20
 _ROW_BY_ROW = 64
 _TEXT_OR_NULL = {str, type(None)}
 
@@ -34,9 +35,7 @@ def batches_of(rows: Iterator[Row]) -> Iterator[list[Row]]:
     size = 0
     for row in rows:
         group.append(row)
-        for value in row:
-            if type(value) is str or type(value) is bytes:
-                size += len(value)
+        size += sum(map(getsizeof, row))
         if size >= BATCH_BYTES or len(group) == BATCH_ROWS:
             yield group
             group, size = [], 0
@@ -71,6 +70,8 @@ class RowReader:
         self._kinds: tuple[type, ...] = ()
         self.dim_from: str | None = None
         self.total = self.left_out = self.accepted = 0
+        #: source ids of the rows left out, where somebody wants to know them
+        self.left_out_ids: list[str] | None = None
 
     @property
     def dim(self) -> int | None:
@@ -124,10 +125,16 @@ class RowReader:
         batch = self._columns(kept)
         if batch is not None:
             self._last, self._kinds = (ids[-1],), (int,)
-            self.left_out += len(group) - len(kept)
+            if len(kept) < len(group):
+                self._leave_out([row for row in group if self._is_left_out(row)])
             if self._index is not None:
                 self._index.extend(ids, bytes([not self._is_left_out(row) for row in group]))
         return batch
+
+    def _leave_out(self, rows: list[Row]) -> None:
+        self.left_out += len(rows)
+        if self.left_out_ids is not None:
+            self.left_out_ids.extend(map(self._source_id, rows))
 
     def _is_left_out(self, row: Row) -> bool:
         return self._skip_deleted and type(row[-1]) is int and row[-1] == 1
@@ -162,7 +169,7 @@ class RowReader:
         for row in group:
             problems = self._id_problems(row)
             if self._is_left_out(row) and not problems:
-                self.left_out += 1
+                self._leave_out([row])
                 keep = False
             else:
                 problems += self.problems(row)

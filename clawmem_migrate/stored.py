@@ -1,0 +1,34 @@
+"""A store's file read back from disk as batches, without any derived file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from clawmem_core.storage.columns import BLOCK, Columns
+from clawmem_migrate.batch import Batch
+
+
+def batches(columns: Columns) -> Iterator[Batch]:
+    """All rows in id order, deleted ones included. Raises DamagedError where the file cannot be read."""
+    for start in range(0, columns.count, BLOCK):
+        yield block(columns, start, min(start + BLOCK, columns.count))
+
+
+def block(columns: Columns, start: int, stop: int) -> Batch:
+    """Rows start..stop."""
+    has = columns.norms[start:stop] != 0
+    found = Batch(
+        columns.source_ids.texts(start, stop),
+        columns.chunks.texts(start, stop),
+        columns.source_channel.texts(start, stop),
+        columns.session_ids.texts(start, stop),
+        columns.tags.texts(start, stop),
+        columns.timestamps[start:stop].tolist(),
+        (columns.tombstones[start:stop] != 0).tolist(),
+        columns.embeddings.read(start, stop),
+        None if has.all() else has.astype(np.bool_),
+    )
+    found.weights = columns.activation[start:stop].tolist()
+    return found
