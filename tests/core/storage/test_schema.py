@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> Path:
 # ---------------------------------------------------------------- round trip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), count=st.integers(0, 12), dim=st.integers(1, 5), float16=st.booleans())
 def test_round_trip(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, count: int, dim: int, float16: bool
