@@ -288,8 +288,14 @@ class LogWriter:
             self._keys_from = frame.prev_key_off
 
     def frames(self) -> list[Frame]:
-        """Every committed frame, in order, verified from the header on. Damage is repaired first, as in `find_key`."""
+        """Every committed frame that the HDF5 file does not hold, in order, verified from the header on.
+
+        Damage is repaired first, as in `find_key`. So is a checkpoint of this process that failed right after its file
+        was in place: what that file holds is not given again.
+        """
         self._ready()
+        if not self._continues_file(self.header):
+            self._damaged(None)
         found = replay(self._fd, self.header, None, self.size)
         if found.offset != self.size:
             self._damaged(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -99,6 +100,54 @@ def test_power_loss(start: int) -> None:
                 else:
                     layer.kill()
                 trial.check(lost_power)
+
+
+def test_kill_then_power_loss() -> None:
+    """A process killed at any operation of a checkpoint, then a power failure at any operation of the next save.
+
+    The first leaves names that the second relies on and that the medium does not have yet.
+    """
+    checkpointing = _operations(_checkpoint)
+    saving = _operations(_save) + 12
+    for killed in range(checkpointing):
+        for lost in range(0, saving, 1 + killed % 3):
+            with simulated(killed) as layer:
+                trial = Trial(layer, support.create(f"{DIRECTORY}/m.h5"), random.Random(lost))
+                _save(trial)
+                layer.before = fuse(killed)
+                with pytest.raises(PowerLoss):
+                    _checkpoint(trial)
+                layer.kill()
+                layer.before = fuse(lost)
+                with suppress(PowerLoss):
+                    _save(trial)
+                layer.before = lambda operation, path: None
+                layer.lose_power(random.Random(killed * 100 + lost))
+                trial.check(lost_power=True)
+
+
+def _operations(action: Callable[[Trial], None]) -> int:
+    """How many operations of the file system this takes on a store with one entry."""
+    with simulated() as layer:
+        trial = Trial(layer, support.create(f"{DIRECTORY}/m.h5"), random.Random(0))
+        _save(trial)
+        layer.counts = {}
+        action(trial)
+        return sum(layer.counts.values())
+
+
+def _save(trial: Trial) -> None:
+    with support.Session(trial.paths) as log:
+        number = log.state.next_record_id
+        support.stage(log, number)
+        log.commit()
+        trial.unsynced.append(number)
+        trial.acknowledge()
+
+
+def _checkpoint(trial: Trial) -> None:
+    with support.Session(trial.paths) as log:
+        support.checkpoint(trial.paths, log)
 
 
 def test_full_disk() -> None:

@@ -348,6 +348,20 @@ def test_failed_rotation_is_tried_again(disk: SimulatedLayer, paths: StorePaths)
     assert [1, 2] == stored(paths)
 
 
+def test_checkpoint_that_failed_after_the_rename(paths: StorePaths) -> None:
+    """A process that goes on after such a checkpoint does not get the frames again that the file holds."""
+    save(paths, 1, 2)
+    with Session(paths) as log:
+        checkpoint(paths, log, rotate=False)
+        stage(log, 3)
+        log.commit()
+        assert [3] == numbers_of(log.frames())
+        assert ["log-already-applied"] == [report.code for report in log.reports]
+        assert 1 == log.pending
+        checkpoint(paths, log)
+    assert [1, 2, 3] == stored(paths)
+
+
 def _mixed_up(disk: SimulatedLayer, paths: StorePaths, code: str) -> None:
     """Make the log be what the code word says."""
     log = disk.names[paths.log]
