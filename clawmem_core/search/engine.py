@@ -57,6 +57,7 @@ class Search:
         self.plans: dict[str, str] = {}
         self.present: dict[str, bool] = {}
         self.least = 0.0  # similarity of a hit
+        self.nameless = self.base.session_codes("").stop  # numbers below are of records without session
         self.cosines: dict[int, float | None] = {}
         self.bm25: dict[int, float] = {}
 
@@ -142,10 +143,7 @@ class Search:
             code = self.base.session_code(*key)
             return (key if code < 0 else code) if key[1] else None
         code = self.base.session_code_of(place)
-        return code if self._named(code) else None
-
-    def _named(self, code: int) -> bool:
-        return bool(self.base.session_name(code))
+        return code if code >= self.nameless else None
 
     def _activation_of(self, place: int, id: int) -> float:
         first = self.base.count

@@ -17,7 +17,7 @@ from math import ceil
 from clawmem_core.search import index_format as form
 from clawmem_core.search import ranking, simd
 from clawmem_core.search.index_format import UnusableIndex
-from clawmem_core.search.topk import above, best_of, best_places
+from clawmem_core.search.topk import above, bar_of, best_of, best_places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,18 +45,12 @@ class KeywordScan:
 
     def best(self) -> Scored:
         """The best POOL (bm25, row), best first."""
-        partial = self._partial()
-        if self.mask is not None:
-            mask = self.mask
-            partial = {row: score for row, score in partial.items() if mask[row]}
-        if not self.heads:
-            top = partial.items()
-            if len(partial) > ranking.POOL:
-                bar = sorted(partial.values(), reverse=True)[ranking.POOL - 1] - ROUNDING
-                top = [(row, score) for row, score in top if score >= bar]  # type: ignore[assignment]
-            return best_of((self._exact(row), row) for row, _ in top)
-        self._with_heads(partial)
-        return best_of((score, -row) for score, row in self._best)
+        scored = self._scored()
+        if self.heads:
+            self._with_heads(scored)
+            return best_of((score, -row) for score, row in self._best)
+        bar = bar_of(list(scored.values()), ranking.POOL) - ROUNDING
+        return best_of((self._exact(row), row) for row, score in scored.items() if score >= bar)
 
     def _spread(self, term: Term, with_heads: bool) -> dict[int, float]:
         """Smoothed frequency by row, from the lists of a term (`with_heads`: and its head tables).
@@ -66,12 +60,11 @@ class KeywordScan:
         weight, before, after = self.query.neighbour, self.query.previous, self.query.following
         found: dict[int, float] = {}
         get = found.get
-        for rows, frequencies in self._lists(term, with_heads):
-            if not weight:
-                found.update(zip(rows, frequencies, strict=True))
-                continue
+        lists = list(self._lists(term, with_heads))
+        for rows, frequencies in lists:
+            found.update(zip(rows, frequencies, strict=True))
+        for rows, frequencies in lists if weight else ():
             for row, frequency in zip(rows, frequencies, strict=True):
-                found[row] = get(row, 0.0) + frequency
                 share = weight * frequency
                 near = before[row]
                 if near >= 0:
@@ -94,19 +87,60 @@ class KeywordScan:
             held = [pair for pair in enumerate(segment.head_frequencies(place), segment.low) if pair[1]]
             yield [row for row, _ in held], [frequency for _, frequency in held]
 
-    def _partial(self) -> dict[int, float]:
-        """What the spread terms add to each row; not less than their true share where a term has lists and tables."""
-        scores: dict[int, float] = {}
-        norms: dict[int, float] = {}
-        get, norm, gain = scores.get, self.norm, ranking.K1 + 1.0
-        for term, spread in zip(self.query.terms, self.spread, strict=True):
-            weight = term.weight * gain
-            for row, frequency in spread.items():
-                length = norms.get(row)
-                if length is None:
-                    length = norms[row] = norm(row)
-                scores[row] = get(row, 0.0) + weight * frequency / (frequency + length)
+    def _scored(self) -> dict[int, float]:
+        """What the spread terms add to the passing rows that may be among the best.
+
+        Rows of several terms come first; one that has a single term is left out where that term alone, and all head
+        terms at their limit, cannot reach the POOL-th best. Not less than the true sum where a term has both lists and
+        tables.
+        """
+        seen: set[int] = set()
+        several: set[int] = set()
+        for spread in self.spread:
+            several |= seen & spread.keys()
+            seen |= spread.keys()
+        scores = dict.fromkeys(self._passing(several), 0.0)
+        self._add(scores, [(term.weight, spread) for term, spread in self._spread_terms()])
+        for term, spread in sorted(self._spread_terms(), key=lambda pair: len(pair[1])):
+            single = spread.keys() - several
+            if len(single) > ranking.POOL and len(scores) >= ranking.POOL:
+                least = self._least_frequency(term.weight, bar_of(list(scores.values()), ranking.POOL) - ROUNDING)
+                single = {row for row in single if spread[row] >= least}
+            found = dict.fromkeys(self._passing(single), 0.0)
+            self._add(found, [(term.weight, spread)])
+            scores.update(found)
         return scores
+
+    def _spread_terms(self) -> list[tuple[Term, dict[int, float]]]:
+        return [pair for pair in zip(self.query.terms, self.spread, strict=True) if pair[1]]
+
+    def _passing(self, rows: Iterable[int]) -> Iterable[int]:
+        mask = self.mask
+        return rows if mask is None else [row for row in rows if mask[row]]
+
+    def _add(self, scores: dict[int, float], parts: list[tuple[float, dict[int, float]]]) -> None:
+        """Add the shares of some (weight, smoothed frequencies) to the rows of `scores`."""
+        norm, gain = self.norm, ranking.K1 + 1.0
+        for row in scores:
+            length = norm(row)
+            total = 0.0
+            for weight, spread in parts:
+                frequency = spread.get(row)
+                if frequency:
+                    total += weight * (frequency * gain / (frequency + length))
+            scores[row] = total
+
+    def _least_frequency(self, weight: float, bar: float) -> float:
+        """The smoothed frequency from which a term alone, with all head terms at their limit, may reach a score."""
+        rest = bar - self._most()
+        limit = weight * (ranking.K1 + 1.0)
+        if rest <= 0:
+            return 0.0
+        return self.query.least_norm() * rest / (limit - rest) if rest < limit else float("inf")
+
+    def _most(self) -> float:
+        """No row gets more from its head terms."""
+        return sum(term.weight for term in self.heads) * form.IMPACT_MAX
 
     def _exact(self, row: int) -> float:
         """Exact bm25 of a row, rounded."""
@@ -147,13 +181,12 @@ class KeywordScan:
 
     def _with_heads(self, partial: dict[int, float]) -> None:
         """Fill `_best` from the rows of `partial` and those that only head tables know."""
-        most = sum(term.weight for term in self.heads) * form.IMPACT_MAX
-        first = sorted(partial, key=lambda row: (-partial[row], row))[: ranking.POOL]
-        for row in first:
+        most = self._most()
+        first = bar_of(list(partial.values()), ranking.POOL)
+        taken = {row for row, score in partial.items() if score >= first}
+        for row in taken:
             self._take(row)
-        taken = set(first)
-        bar = self._bar
-        if most < bar:
+        if most < self._bar:
             for row, score in partial.items():
                 if row not in taken and score + most >= self._bar:
                     self._take(row)

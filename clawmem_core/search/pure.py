@@ -19,7 +19,7 @@ from clawmem_core.search import planner, ranking, simd
 from clawmem_core.search.filters import Selection
 from clawmem_core.search.index_format import UnusableIndex
 from clawmem_core.search.keyword_scan import KeywordScan
-from clawmem_core.search.topk import above, best_of, best_places, near_best
+from clawmem_core.search.topk import Running, best_of, near_best
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
     Scored = list[tuple[float, int]]
 
-SCANNED = 2 * ranking.POOL  # int8 candidates compared exactly at least
-SCANNED_MOST = 4096  # and at most
-BLOCK_ROWS = 8192  # int8 rows read at a time where they are not mapped
+SCANNED_MOST = 4096  # int8 candidates compared exactly at most
+BLOCK_ROWS = 1024  # int8 rows looked at a time: they and their products stay in the processor's cache
 SPLIT = 2048.0  # a query value is high + low / SPLIT, both half precision
 HALF_ERROR, SINGLE_ERROR = 1e-6, 1e-5  # of a cosine from half or single precision products at 384 dimensions
 LEAST_NORM, MOST_NORM = 1e-15, 1e15  # lengths whose products are safe in single precision
@@ -51,7 +50,7 @@ class PureExecutor:
 
     # ------------------------------------------------------------ vectors
 
-    def cosine(self, vector: Vector, stored: bytes) -> float:
+    def cosine(self, vector: Vector, stored: bytes | memoryview) -> float:
         """Exact cosine with a stored vector, rounded."""
         row = memoryview(self._wide.pack(*self._stored.unpack(stored))).cast("d")
         return ranking.rounded_score(
@@ -82,73 +81,57 @@ class PureExecutor:
             mask = _with_vector(flags, mask)
             selection = Selection(mask, selection.total, selection.tail)
         plan = planner.vector_plan(selection.count, mask is not None, planner.GATHER_VECTORS)
-        if plan == planner.GATHER:
-            return self._best(vector, selection.rows, self._approximate(vector, selection.rows)), plan
-        scores = self._small_scores(vector)
-        rows: Sequence[int] = range(base.count)
-        if mask is not None:
-            scores, rows = list(compress(scores, mask)), list(compress(rows, mask))
-        chosen, least = best_places(scores, SCANNED)
-        unit = vector.step * base.step
-        approximate = self._approximate(vector, [rows[at] for at in chosen])
-        if len(chosen) < len(scores):
-            bar = sorted(approximate, reverse=True)[ranking.POOL - 1] - self._margin(vector)
-            if least * unit >= bar:
-                more = above(scores, ceil(bar / unit))
-                more.sort(key=lambda at: (-scores[at], at))
-                chosen = more[:SCANNED_MOST]
-                chosen.sort()
-                approximate = self._approximate(vector, [rows[at] for at in chosen])
-        return self._best(vector, [rows[at] for at in chosen], approximate), plan
+        rows = selection.rows if plan == planner.GATHER else self._scan(vector, mask)
+        return self._best(vector, rows), plan
 
-    def _margin(self, vector: Vector) -> float:
-        """How far a cosine may lie above its int8 estimate: the worst case, or six standard deviations if less."""
-        base = self.base
-        worst: float = base.error_max + vector.error * (1 + base.error_max)
-        return min(worst, 6 * sqrt((base.error_spread**2 + vector.error**2) / self._dim)) + HALF_ERROR
-
-    def _small_scores(self, vector: Vector) -> list[int]:
-        """Products of the int8 query with every int8 row."""
+    def _scan(self, vector: Vector, mask: bytes | None) -> list[int]:
+        """Rows, ascending, that may be among the best POOL by their int8 products; at most SCANNED_MOST."""
         base, dim = self.base, self._dim
         prints = base.sections.column("fp")
         if prints is None:
             raise UnusableIndex("section fp is missing")
         expected = prints.cast("B")
         queries = vector.small + form.fingerprint_row(dim)
-        section = base.sections.section("vec")
-        step = BLOCK_ROWS if section is not None and section.length > 16 << 20 else max(1, base.count)
-        scores: list[int] = []
-        for start in range(0, base.count, step):
-            count = min(step, base.count - start)
+        best = Running(ranking.POOL, ceil(2 * self._margin(vector) / (vector.step * base.step)))
+        for start in range(0, base.count, BLOCK_ROWS):
+            count = min(BLOCK_ROWS, base.count - start)
             products = simd.int8_products(queries, base.small_vectors(start, start + count), dim)
             if products[count:].cast("B") != expected[4 * start : 4 * (start + count)]:
                 raise UnusableIndex("damaged vectors")
-            scores += products[:count].tolist()
-        return scores
+            scores = products[:count].tolist()
+            if mask is None:
+                best.add(scores, start)
+            else:
+                passing = mask[start : start + count]
+                best.add_some(list(compress(scores, passing)), list(compress(range(start, start + count), passing)))
+        return best.rows(SCANNED_MOST)
 
-    def _approximate(self, vector: Vector, rows: Sequence[int]) -> list[float]:
-        """Cosines of index rows from products in half or single precision."""
+    def _margin(self, vector: Vector) -> float:
+        """How far a cosine may lie from its int8 estimate: the worst case, or six standard deviations if less."""
+        base = self.base
+        worst: float = base.error_max + vector.error * (1 + base.error_max)
+        return min(worst, 6 * sqrt((base.error_spread**2 + vector.error**2) / self._dim)) + HALF_ERROR
+
+    def _best(self, vector: Vector, rows: Sequence[int]) -> Scored:
+        """The best POOL of some rows by exact cosine: products in half or single precision first, then exact ones."""
         base = self.base
         if not rows:
             return []
         norms = base.sections.column("norm")
         if norms is None:
             raise UnusableIndex("section norm is missing")
-        products = vector.products(base.stored_vectors(rows), len(rows))
-        found = []
-        for product, row in zip(products, rows, strict=True):
+        size, stored = base.vector_bytes, memoryview(base.stored_vectors(rows))
+        products = vector.products(stored, len(rows))
+        approximate = []
+        for at, row in enumerate(rows):
             norm = norms[row]
             if LEAST_NORM < norm < MOST_NORM:
-                found.append(product / norm)
+                approximate.append(products[at] / norm)
             else:
-                found.append(self.cosine(vector, base.stored_vector(row)))
-        return found
-
-    def _best(self, vector: Vector, rows: Sequence[int], approximate: list[float]) -> Scored:
-        """The best POOL of some rows by exact cosine, from their approximate ones."""
-        error = (HALF_ERROR if self.base.float16 else SINGLE_ERROR) * max(1.0, sqrt(self._dim / 384))
+                approximate.append(self.cosine(vector, stored[at * size : at * size + size]))
+        error = (HALF_ERROR if base.float16 else SINGLE_ERROR) * max(1.0, sqrt(self._dim / 384))
         chosen = near_best(approximate, error)
-        return best_of((self.cosine(vector, self.base.stored_vector(rows[at])), rows[at]) for at in chosen)
+        return best_of((self.cosine(vector, stored[at * size : at * size + size]), rows[at]) for at in chosen)
 
     # ------------------------------------------------------------ words
 
@@ -190,7 +173,7 @@ class Vector:
         else:
             self._split = struct.pack(f"<{dim}f", *unit)
 
-    def products(self, stored: bytes, count: int) -> list[float]:
+    def products(self, stored: bytes | memoryview, count: int) -> list[float]:
         """Products of the unit query with `count` stored vectors, to about 1e-7 of their lengths."""
         found = simd.float_products(self._split, stored, len(self.values), self._float16)
         if self._float16:

@@ -89,9 +89,12 @@ class Query:
         """norm(d) of an index row whose neighbours are the index's."""
         sizes, around, neighbour = self._sizes, self._around, self.neighbour
         fixed = ranking.length_norm(0.0, self.average)
-        slope = ranking.length_norm(1.0, 1.0) - ranking.length_norm(0.0, 1.0)
-        scale = slope / self.average if self.average else 0.0
+        scale = ranking.K1 * ranking.B / self.average if self.average else 0.0
         return lambda row: fixed + scale * (sizes[row] + neighbour * around[row])
+
+    def least_norm(self) -> float:
+        """No index row has a smaller norm(d)."""
+        return ranking.length_norm(min(self._sizes, default=0), self.average)
 
     def around(self, place: int) -> tuple[int, int]:
         """The neighbours of a record, whatever the neighbour weight."""

@@ -58,3 +58,61 @@ def _above(scores: list[int], bar: int, peaks: list[int], size: int) -> list[int
             start = block * size
             found += [at for at, score in enumerate(scores[start : start + size], start) if score >= bar]
     return found
+
+
+def bar_of(scores: list[float], wanted: int) -> float:
+    """The `wanted`-th highest score, or one that is not above it; -inf where there are fewer."""
+    if len(scores) < wanted:
+        return float("-inf")
+    size = max(1, min(128, len(scores) // (4 * wanted)))
+    peaks = [max(scores[at : at + size]) for at in range(0, len(scores), size)] if size > 1 else scores
+    return sorted(peaks, reverse=True)[wanted - 1]
+
+
+class Running:
+    """Rows whose whole-number score is at most `slack` below the `wanted`-th best, gathered block by block."""
+
+    __slots__ = ("_found", "_limit", "_prune", "slack", "wanted")
+
+    def __init__(self, wanted: int, slack: int) -> None:
+        self.wanted, self.slack = wanted, slack
+        self._found: list[tuple[int, int]] = []  # (-score, row)
+        self._limit: int | None = None
+        self._prune = 8 * wanted
+
+    def add(self, scores: list[int], start: int) -> None:
+        """Scores of the rows from `start` on."""
+        limit = self._limit
+        if limit is None:
+            self._found += [(-score, row) for row, score in enumerate(scores, start)]
+            self._cut()
+            return
+        for low in range(0, len(scores), 128):
+            part = scores[low : low + 128]
+            if max(part) >= limit:
+                self._found += [(-score, row) for row, score in enumerate(part, start + low) if score >= limit]
+        if len(self._found) > self._prune:
+            self._cut()
+
+    def add_some(self, scores: list[int], rows: list[int]) -> None:
+        """Scores of these rows."""
+        limit = self._limit
+        if limit is None or (scores and max(scores) >= limit):
+            kept = [(-score, row) for score, row in zip(scores, rows, strict=True) if limit is None or score >= limit]
+            self._found += kept
+            if limit is None or len(self._found) > self._prune:
+                self._cut()
+
+    def _cut(self) -> None:
+        if len(self._found) < self.wanted:
+            return
+        self._found.sort()
+        self._limit = limit = -self._found[self.wanted - 1][0] - self.slack
+        self._found = [pair for pair in self._found if -pair[0] >= limit]
+        self._prune = max(8 * self.wanted, 2 * len(self._found))
+
+    def rows(self, most: int) -> list[int]:
+        """The rows, ascending; the best `most` of them where there are more."""
+        self._cut()
+        self._found.sort()
+        return sorted(row for _, row in self._found[:most])
