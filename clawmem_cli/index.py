@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clawmem_cli import output
-from clawmem_cli.writing import tell
-from clawmem_core.errors import NoStoreError
+from clawmem_cli.writing import store_paths, tell
 from clawmem_core.storage import derived, fs
 from clawmem_core.storage.lock import StoreLock
-from clawmem_core.storage.paths import StorePaths
 
 if TYPE_CHECKING:
     from clawmem_cli.parsing import Arguments
@@ -17,9 +15,7 @@ if TYPE_CHECKING:
 
 def run(args: Arguments) -> int:
     """Rebuild under the store's lock; records that are still in the log are searched without an index."""
-    paths = StorePaths(args.path)
-    if not fs.exists(paths.real):
-        raise NoStoreError(path=paths.given)
+    paths = store_paths(args)
     with StoreLock.acquire(paths, args.lock_timeout), derived.open_columns(paths) as columns:
         records = len(columns.ids)
         warnings = derived.write(paths, columns)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from clawmem_cli import output
 from clawmem_cli.parsing import display_path
-from clawmem_cli.writing import signing_of, tell
-from clawmem_core.storage.paths import StorePaths
+from clawmem_cli.writing import signing_of, store_paths, tell
 from clawmem_core.storage.snapshot import snapshot
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def run(args: Arguments) -> int:
     """Make the copy and name the file that was made."""
-    made = snapshot(StorePaths(args.path), args.dest, force=args.force, signing=signing_of(args))
+    made = snapshot(store_paths(args), args.dest, force=args.force, signing=signing_of(args))
     output.document(
         {
             "status": "snapshot_created",

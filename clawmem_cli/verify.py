@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from clawmem_cli import output
 from clawmem_cli.parsing import display_path
+from clawmem_cli.writing import store_paths
 from clawmem_core.errors import IntegrityError
 from clawmem_core.integrity.keys import load_public
 from clawmem_core.integrity.verify import verify
-from clawmem_core.storage.paths import StorePaths
 
 if TYPE_CHECKING:
     from clawmem_cli.parsing import Arguments
@@ -19,7 +19,7 @@ def run(args: Arguments) -> int:
     """Print the report, or with --emit-checkpoint the note of a store that is valid; exit 13 where it is not."""
     key = load_public(args.public_key or "")
     report = verify(
-        StorePaths(args.path), key, note_path=args.checkpoint, strict=args.strict, full=args.full
+        store_paths(args), key, note_path=args.checkpoint, strict=args.strict, full=args.full
     )  # fmt: skip
     if not args.emit_checkpoint:
         output.document({**report, "path": display_path(args.path)})

@@ -6,6 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from clawmem_cli import output
+from clawmem_core.errors import KeyFileError, NoStoreError, NotAStoreError
+from clawmem_core.storage import fs
+from clawmem_core.storage.paths import StorePaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +36,19 @@ def open_store(args: Arguments) -> Iterator[MemoryStore]:
         tell("store", store.warnings)
 
 
+def store_paths(args: Arguments) -> StorePaths:
+    """The names of the store of a command line, for verbs that open its files themselves.
+
+    Raises NoStoreError, NotAStoreError.
+    """
+    paths = StorePaths(args.path)
+    if not fs.exists(paths.real):
+        raise NoStoreError(path=paths.given)
+    if fs.is_directory(paths.real):
+        raise NotAStoreError(path=paths.given, detail="it is a directory")
+    return paths
+
+
 def signing_of(args: Arguments) -> Signing | None:
     """The signing key of a command line, read and checked, or None. Raises KeyFileError."""
     if args.signing_key is None:
@@ -44,8 +60,6 @@ def signing_of(args: Arguments) -> Signing | None:
 
 def checkpoint_if_due(args: Arguments, writer: Writer, before: int) -> None:
     """After an acknowledged save: the automatic checkpoint. A bad key is a warning, as every other failure of it is."""
-    from clawmem_core.errors import KeyFileError
-
     try:
         signing = signing_of(args)
     except KeyFileError as problem:
