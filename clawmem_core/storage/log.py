@@ -24,20 +24,21 @@ from clawmem_core.storage.log_format import (
     HEADER_SIZE,
     KEY_SIZE,
     OVERHEAD,
+    Key,
     LogHeader,
     encode_frame,
     last_frame_length,
     parse_frame,
 )
 from clawmem_core.storage.log_recovery import is_base, recover, write_log
-from clawmem_core.storage.log_scan import FrameReader, read_frame, replay, understood
+from clawmem_core.storage.log_scan import BackwardReader, FrameReader, replay, understood
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from clawmem_core.storage.lock import StoreLock
-    from clawmem_core.storage.log_format import Frame, Identity, Key, LogState
+    from clawmem_core.storage.log_format import Frame, Identity, LogState
     from clawmem_core.storage.log_reports import Report
     from clawmem_core.storage.paths import StorePaths
 
@@ -149,7 +150,7 @@ class LogWriter:
         self.state, self.state_flags = self._committed.copy(), self._committed_flags
         self._staged: list[_Staged] = []
         self._staged_end = self.size
-        self._keys: dict[tuple[bytes, str], Key] = {}
+        self._keys: dict[bytes, bytes] = {}
         self._keys_from = self._committed.last_key_off
 
     def _repair(self, bad_at: int | None) -> None:
@@ -191,7 +192,8 @@ class LogWriter:
         self._staged.append(_Staged(payload, keys, state, previous, self.state_flags))
         self._staged_end += OVERHEAD + KEY_SIZE * len(keys) + len(payload)
         for key in keys:
-            self._keys[key.key, key.kind] = key
+            packed = key.pack()
+            self._keys[_name(packed)] = packed
         self.state = state
 
     def rollback(self) -> None:
@@ -275,16 +277,21 @@ class LogWriter:
         left, so look keys up before staging. Raises DamagedError if something is staged, StorageError.
         """
         self._ready()
+        wanted = key + kind.encode("ascii")
+        window = BackwardReader(self._fd, self.header.salt, self.size)
         while True:
-            found = self._keys.get((key, kind))
-            if found is not None or not self._keys_from:
-                return found
-            frame = read_frame(self._fd, self.header.salt, self._keys_from, self.size)
-            if frame is None or not frame.keys:
+            found = self._keys.get(wanted)
+            if found is not None:
+                return Key.unpack(found)
+            if not self._keys_from:
+                return None
+            frame = window.frame(self._keys_from)
+            if frame is None or not frame.n_keys:
                 self._damaged(None)
+                window = BackwardReader(self._fd, self.header.salt, self.size)
                 continue
-            for one in frame.keys:
-                self._keys.setdefault((one.key, one.kind), one)
+            for packed in frame.packed_keys:
+                self._keys.setdefault(_name(packed), packed)
             self._keys_from = frame.prev_key_off
 
     def frames(self) -> list[Frame]:
@@ -342,6 +349,11 @@ class LogWriter:
         if not self._attach():
             raise InternalError(detail=f"{self._paths.log} is unusable right after its rotation")
         self._failed, self._rotation = "", None
+
+
+def _name(packed: bytes) -> bytes:
+    """What a packed key is looked up by: the key and its kind."""
+    return packed[:16] + packed[40:41]
 
 
 def _last_frame(fd: int, salt: bytes, size: int) -> Frame | None:

@@ -41,6 +41,8 @@ _HEADER = struct.Struct("<8sHHI16s16s16sQQIIIIQQ")  # 112 bytes, state and agent
 _STATE = struct.Struct("<9Q32s")
 _KEY = struct.Struct("<16s16sQBB6x")
 _HEAD = struct.Struct("<8sIBBHIIQQ")
+_HEAD_FIELDS = struct.Struct("<IBBHIIQQ")  # the same without the salt
+_SEQ_AND_KEY = struct.Struct("<Q56xQ")  # first and last number of a state
 _TAIL = struct.Struct("<III4s")
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -241,20 +243,44 @@ class LogHeader:
 
 
 class Frame:
-    """A frame whose checksum holds. `offset`, `end`: where it lies; `chain`: its checksum, repeated by the next one."""
+    """A frame whose checksum holds. `offset`, `end`: where it lies; `chain`: its checksum, repeated by the next one.
+
+    `seq` is the first counter of `state`. Payload, keys and state are taken out of the bytes when they are asked for.
+    """
 
     __slots__ = (
-        "chain", "end", "flags", "keys", "offset", "payload", "prev_chain", "prev_key_off", "state", "state_flags",
-        "sync_off", "type",
+        "_data", "_first_key", "_last", "chain", "end", "flags", "n_keys", "offset", "prev_chain", "prev_key_off",
+        "seq", "state_flags", "sync_off", "type",
     )  # fmt: skip
 
     def __init__(
-        self, offset: int, end: int, type: int, flags: int, state_flags: int, prev_chain: int, chain: int,
-        sync_off: int, prev_key_off: int, keys: list[Key], payload: bytes, state: LogState,
-    ) -> None:  # fmt: skip
-        self.offset, self.end, self.type, self.flags, self.state_flags = offset, end, type, flags, state_flags
-        self.prev_chain, self.chain, self.sync_off, self.prev_key_off = prev_chain, chain, sync_off, prev_key_off
-        self.keys, self.payload, self.state = keys, payload, state
+        self, data: bytes, at: int, offset: int, end: int, head: tuple[int, ...], seq: int, chain: int
+    ) -> None:
+        body, self.type, self.flags, self.n_keys, self.prev_chain, self.state_flags, self.sync_off, _ = head
+        self.prev_key_off = head[7]
+        self._data, self._first_key, self._last = data, at + HEAD_SIZE, at + HEAD_SIZE + body
+        self.offset, self.end, self.seq, self.chain = offset, end, seq, chain
+
+    @property
+    def payload(self) -> bytes:
+        """What the frame says, ops.py's bytes."""
+        return self._data[self._first_key + self.n_keys * KEY_SIZE : self._last]
+
+    @property
+    def keys(self) -> list[Key]:
+        """The frame's look-up keys."""
+        return [Key.unpack(self._data, self._first_key + index * KEY_SIZE) for index in range(self.n_keys)]
+
+    @property
+    def packed_keys(self) -> list[bytes]:
+        """The same, 48 bytes each."""
+        ends = range(self._first_key, self._first_key + self.n_keys * KEY_SIZE, KEY_SIZE)
+        return [self._data[at : at + KEY_SIZE] for at in ends]
+
+    @property
+    def state(self) -> LogState:
+        """Counters after the frame."""
+        return LogState.unpack(self._data, self._last)
 
 
 def encode_frame(
@@ -299,21 +325,17 @@ def parse_frame(data: bytes, at: int, salt: bytes, offset: int) -> Frame | None:
     frame_len, seq_low, chain, mark = _TAIL.unpack_from(data, end - TAIL_SIZE)
     if mark != END_MARK or frame_len != length:
         return None
-    _, body, type, flags, n_keys, prev_chain, state_flags, sync_off, prev_key_off = _HEAD.unpack_from(data, at)
-    first = at + HEAD_SIZE + n_keys * KEY_SIZE
+    head = _HEAD_FIELDS.unpack_from(data, at + 8)
+    body, n_keys, sync_off, prev_key_off = head[0], head[3], head[6], head[7]
     last = at + HEAD_SIZE + body
-    if first > last or crc32(memoryview(data)[at : end - 8]) != chain:
+    if n_keys * KEY_SIZE > body or crc32(memoryview(data)[at : end - 8]) != chain:
         return None
-    state = LogState.unpack(data, last)
-    if state.seq & 0xFFFFFFFF != seq_low or not HEADER_SIZE <= sync_off <= offset:
+    seq, last_key_off = _SEQ_AND_KEY.unpack_from(data, last)
+    if seq & 0xFFFFFFFF != seq_low or not HEADER_SIZE <= sync_off <= offset or prev_key_off >= offset:
         return None
-    if prev_key_off >= offset or state.last_key_off != (offset if n_keys else prev_key_off):
+    if last_key_off != (offset if n_keys else prev_key_off):
         return None
-    keys = [Key.unpack(data, at + HEAD_SIZE + index * KEY_SIZE) for index in range(n_keys)]
-    return Frame(
-        offset, offset + length, type, flags, state_flags, prev_chain, chain, sync_off, prev_key_off, keys,
-        data[first:last], state,
-    )  # fmt: skip
+    return Frame(data, at, offset, offset + length, head, seq, chain)
 
 
 def last_frame_length(tail: bytes) -> int:

@@ -67,7 +67,7 @@ def write_log(paths: StorePaths, header: LogHeader, frames: Iterable[Frame], lea
         last_key = 0
         for frame in frames:
             state = frame.state.copy()
-            previous, last_key = last_key, file.size if frame.keys else last_key
+            previous, last_key = last_key, file.size if frame.n_keys else last_key
             state.last_key_off = last_key
             data = encode_frame(
                 header.salt, frame.payload, frame.keys, state, prev_chain=chain, sync_off=HEADER_SIZE,

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from clawmem_core.storage.log_format import Frame, Identity, LogHeader, LogState
 
 _STEP = 1 << 20
+_BACKWARD_STEP = 1 << 16
+_FIRST_GUESS = 4096  # bytes a frame is expected to have at most when it is read backwards
 _LEAST_ENTRY = 32  # bytes of the log that a record or an entity takes at least
 
 EMPTY, LEGACY, BAD_HEADER, FOREIGN, OTHER, BASE, APPLIED = range(7)
@@ -50,7 +52,7 @@ class FrameReader:
 
     def __iter__(self) -> Iterator[Frame]:
         while (frame := self._next()) is not None:
-            self.offset, self.chain, self.seq = frame.end, frame.chain, frame.state.seq
+            self.offset, self.chain, self.seq = frame.end, frame.chain, frame.seq
             if understood(frame, fs.path_of(self.fd)):
                 yield frame
 
@@ -64,7 +66,7 @@ class FrameReader:
             return None
         self._fill(length)
         frame = parse_frame(self._data, self.offset - self._base, self.salt, self.offset)
-        if frame is None or frame.state.seq < self.seq or (self.chain is not None and frame.prev_chain != self.chain):
+        if frame is None or frame.seq < self.seq or (self.chain is not None and frame.prev_chain != self.chain):
             return None
         return frame
 
@@ -140,13 +142,14 @@ def replay(fd: int, header: LogHeader, identity: Identity | None, size: int, bad
     for frame in reader:
         if frame.offset >= marked:
             result.frames.append(frame)
-            result.state = frame.state
         elif identity is not None and frame.end == marked:
             result.found = frame.chain == identity.mark_crc
     if reader.offset < marked:
         result.found = False
     if not result.found:
         result.frames.clear()
+    elif result.frames:
+        result.state = result.frames[-1].state
     result.offset, result.chain = reader.offset, reader.chain
     return result
 
@@ -210,6 +213,31 @@ def read_frame(fd: int, salt: bytes, offset: int, size: int) -> Frame | None:
     if not length or length > size - offset:
         return None
     return parse_frame(fs.pread(fd, length, offset), 0, salt, offset)
+
+
+class BackwardReader:
+    """Frames at descending offsets, read in pieces of 64 KiB."""
+
+    __slots__ = ("_base", "_data", "fd", "salt", "size")
+
+    def __init__(self, fd: int, salt: bytes, size: int) -> None:
+        self.fd, self.salt, self.size = fd, salt, size
+        self._data, self._base = b"", size
+
+    def frame(self, offset: int) -> Frame | None:
+        """The frame at `offset`, if it is whole."""
+        if not HEADER_SIZE <= offset <= self.size - OVERHEAD:
+            return None
+        at = offset - self._base
+        if at < 0 or frame_length(self._data, at, self.salt) > len(self._data) - at:
+            self._base = max(HEADER_SIZE, offset - _BACKWARD_STEP)
+            at = offset - self._base
+            self._data = fs.pread(self.fd, min(at + _FIRST_GUESS, self.size - self._base), self._base)
+            length = frame_length(self._data, at, self.salt)
+            if len(self._data) - at < length <= self.size - offset:
+                self._base, at = offset, 0
+                self._data = fs.pread(self.fd, length, offset)
+        return parse_frame(self._data, at, self.salt, offset)
 
 
 def cut_short(fd: int, salt: bytes, offset: int, size: int) -> bool:
