@@ -166,43 +166,42 @@ def _renumbered(found: Check, records: Records, rows: Rows, seal: Seal) -> None:
     missing = set(found.missing)
     for row in np.flatnonzero(np.isin(rows.ids, found.added))[:_EXPLAINED].tolist():
         id = int(seal.ids[row]) if row < len(seal.ids) else -1
-        if id in missing and _leaf(records, rows, row, {"index": id}) == seal.leaves[row].tobytes():
+        if id in missing and _leaf(_values(records, rows, row) | {"index": id}) == seal.leaves[row].tobytes():
             found.fields[int(rows.ids[row])] = found.fields[id] = ["index"]
 
 
 def _fields(records: Records, rows: Rows, row: int, leaf: bytes, copies: Copies | None) -> list[str]:
     """Names of the fields whose change explains a leaf that is not the signed one; [] where nothing does."""
-    kind = rows.numbers[0].dtype.type
-    guesses: list[dict[str, Any]] = [{"deleted": kind(rows.numbers[0][row] == 0)}, {"activation": 1.0}, {"hidden": 0}]
-    vector = records.texts(row, row + 1, {})[0][0]
-    norm = norms_of(np.frombuffer(vector, records.columns[len(NUMBERS)].kind[7:])[None])[0]
-    guesses += [{"norm": norm}, {"timestamp": 0.0}]
-    for guess in guesses:
-        if _leaf(records, rows, row, guess) == leaf:
-            return list(guess)
+    mine = _values(records, rows, row)
+    vector = np.frombuffer(mine["embedding"], records.vector_type)[None]
+    guesses: tuple[tuple[str, Any], ...] = (
+        ("deleted", int(mine["deleted"] == 0)), ("activation", 1.0), ("hidden", 0), ("norm", norms_of(vector)[0]),
+    )  # fmt: skip
+    for name, value in guesses:
+        if _leaf(mine | {name: value}) == leaf:
+            return [name]
     copy = copies(int(rows.ids[row])) if copies is not None else None
     if copy is None:
         return []
-    values = {
+    theirs = {
         "chunk": copy.chunk.encode(), "source_channel": copy.source_channel.encode(), "tags": copy.tags.encode(),
         "session_id": copy.session_id.encode(), "key": copy.key.encode(), "source_id": copy.source_id.encode(),
         "timestamp": copy.timestamp, "activation": copy.activation,
     }  # fmt: skip
-    mine = _values(records, rows, row)
-    different = [name for name, value in values.items() if mine[name] != value]
-    if _leaf(records, rows, row, values) == leaf:
+    different = [name for name, value in theirs.items() if mine[name] != value]
+    if _leaf(mine | theirs) == leaf:
         return different
     return ["embedding"] if not different else []
 
 
 def _values(records: Records, rows: Rows, row: int) -> dict[str, Any]:
+    """The fields of a row by report name."""
     texts = records.texts(row, row + 1, {})
     return dict(zip(_FIELDS, [*(column[row] for column in rows.numbers), *(text[0] for text in texts)], strict=True))
 
 
-def _leaf(records: Records, rows: Rows, row: int, instead: Mapping[str, Any]) -> bytes:
-    """The leaf hash of a row with some fields replaced."""
-    values = _values(records, rows, row) | dict(instead)
+def _leaf(values: Mapping[str, Any]) -> bytes:
+    """The leaf hash of a record."""
     numbers: list[NDArray[Any]] = [np.array([values[name]], kind) for _, kind, name in NUMBERS]
     return hash_rows(encode_rows(RECORD, numbers, [[values[name]] for _, _, name in TEXTS]))[0]
 

@@ -195,6 +195,14 @@ class StoredColumn:
         return [b""] * count if self.kind == "text" or self.kind.startswith("vector") else np.zeros(count, self.kind)
 
 
+def _has(group: Any, name: str) -> bool:
+    """Whether a group has something of this name, readable or not."""
+    try:
+        return name in group
+    except FAULTS:
+        return True
+
+
 def is_text(dtype: Any) -> bool:
     """Whether a column of this type holds byte strings."""
     return dtype.kind == "S" or h5py.check_string_dtype(dtype) is not None
@@ -245,11 +253,12 @@ def open_group(file: Any, name: str) -> Any:
 
 
 class Records:
-    """The columns of /memory."""
+    """The columns of /memory. `vector_type`: numpy type code of the vectors."""
 
-    __slots__ = ("columns", "count", "findings")
+    __slots__ = ("columns", "count", "findings", "vector_type")
 
     def __init__(self, file: Any, findings: Findings, float16: bool) -> None:
+        self.vector_type = "<f2" if float16 else "<f4"
         group = open_group(file, "memory")
         if group is None:
             findings.add("group-missing", "/memory is missing or cannot be opened", dataset="/memory")
@@ -257,7 +266,7 @@ class Records:
         self.columns: list[StoredColumn] = []
         for name, kind, report_name in (*NUMBERS, *TEXTS):
             if kind == "vector":
-                kind = "vector:<f2" if float16 else "vector:<f4"
+                kind = f"vector:{self.vector_type}"
             column = StoredColumn(group, name, kind, findings, optional=group is None or name in OPTIONAL)
             column.report_name = report_name
             self.columns.append(column)
@@ -384,7 +393,7 @@ def tables(file: Any, findings: Findings) -> dict[str, dict[str, Any]]:
     for name, (group_name, numbers, texts) in TABLES.items():
         group = open_group(file, group_name)
         kinds = [*numbers, *((text, "text") for text in texts)]
-        absent = group is None or all(column not in group for column, _ in kinds)  # as good as an empty table
+        absent = group is None or not any(_has(group, column) for column, _ in kinds)  # as good as an empty table
         columns = [StoredColumn(group, column, kind, findings, optional=absent) for column, kind in kinds]
         count = max(column.rows for column in columns)
         if any(column.rows != count for column in columns if column.dataset is not None):
