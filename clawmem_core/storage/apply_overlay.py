@@ -141,8 +141,8 @@ def settle_references(columns: Columns) -> None:
             high = int(np.searchsorted(columns.ids, last, side="right")) - 1
             inside = low <= high
             session.start, session.end = (int(columns.ids[at]) if inside else -1 for at in (low, high))
-        else:
-            session.start, session.end = (id if columns.row_of(id) >= 0 else -1 for id in (first, last))
+        else:  # no first record: the last one stands alone, if it is there
+            session.start, session.end = -1, last if first < 0 and columns.row_of(last) >= 0 else -1
     for entity in columns.entity_rows:
         if columns.row_of(entity.record_id) < 0:
             entity.record_id = -1

@@ -110,8 +110,13 @@ def write_new_store(
         columns.store_id = clock.random_bytes(16)
         columns.mark = Mark()
         with next_file(paths, columns, None, signing, None, amendment) as made, naming(paths.real):
-            if not made.file.commit_new():
-                raise ExistsError(path=paths.given)
+            try:
+                if not made.file.commit_new():
+                    raise ExistsError(path=paths.given)
+            except StorageError:
+                if fs.same_file(made.file.fd, paths.real):
+                    fs.unlink(paths.real)
+                raise
         try:
             with naming(paths.log):
                 create_log(paths, made.identity)
@@ -144,7 +149,7 @@ def checkpoint(
         before = fs.fstat(columns.fd)
         check_signing(columns, signing, paths, log.pending)
         overlay = Overlay(columns)
-        apply_frames(overlay, log.frames(), log.reject, paths)
+        apply_frames(overlay, _later_frames(columns, log, paths), log.reject, paths)
         state = log.state if amendment is None else amendment.apply(overlay, log.state)
         apply_overlay(columns, overlay)
         entries = log.pending
@@ -154,11 +159,22 @@ def checkpoint(
             replace_store(paths, made.file, before)
         result = CheckpointResult(entries, columns, made.warnings)
     try:
-        log.rotate(made.identity)
+        with naming(paths.log):
+            log.rotate(made.identity)
     except StorageError as error:
         result.warnings.append(f"the old log stays in use: {error.message}")
     result.warnings.extend(derive_files(paths, derive))
     return result
+
+
+def _later_frames(columns: Columns, log: LogWriter, paths: StorePaths) -> list[Frame]:
+    """The frames of the log that the file does not hold yet. Raises DamagedError for a log of another checkpoint."""
+    frames = log.frames()
+    if log.header.base_checkpoint_id == columns.checkpoint_id:
+        return frames
+    if log.header.log_id == columns.mark.log_id:  # an earlier checkpoint was not followed by a fresh log
+        return [frame for frame in frames if frame.offset >= columns.mark.length]
+    raise DamagedError(path=paths.log, detail="it continues another checkpoint than the store file")
 
 
 def apply_frames(overlay: Overlay, frames: Iterable[Frame], reject: Callable[[Frame], None], paths: StorePaths) -> None:
