@@ -18,7 +18,7 @@ from clawmem_core.errors import ClawmemError, StorageError
 from clawmem_core.integrity.content import NUMBERS, TEXTS
 from clawmem_core.search import index_format as form
 from clawmem_core.search.index_reader import IndexReader, UnusableIndex
-from clawmem_core.storage import fs, keys, ops, schema
+from clawmem_core.storage import derived, fs, keys, ops, schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -254,32 +254,37 @@ class IndexCheck:
 # ---------------------------------------------------------------- the key table
 
 
-def check_keys(paths: StorePaths, checkpoint_id: bytes, findings: Findings) -> None:
-    """Check every page of `<store>.keys`."""
+def check_keys(paths: StorePaths, h5_fd: int, checkpoint_id: bytes, findings: Findings) -> None:
+    """Check every page of `<store>.keys`, and that it holds the keys of the HDF5 file and no others."""
     data = fs.read_all(paths.keys, fs.size(paths.keys))
     if data is None:
         return
     if not _whole_keys(data):
         findings.add("keys-damaged", "the key table is damaged", file=paths.keys)
-    elif data[_KEYS_ID] != checkpoint_id:
+        return
+    if data[_KEYS_ID] != checkpoint_id:
         message = "the key table is of another checkpoint; it is not used"
         findings.add("keys-stale", message, severity="warning", file=paths.keys)
+        return
+    try:
+        with schema.load(h5_fd, paths.real) as columns:
+            expected = b"".join(keys.encode(checkpoint_id, derived.keys_of(columns)))
+    except ClawmemError as error:
+        findings.add("file-damaged", error.message)
+        return
+    if data != expected:
+        findings.add("keys-differ", "the key table is not that of the HDF5 file", file=paths.keys)
 
 
 def _whole_keys(data: bytes) -> bool:
-    """Whether header and pages of a key table have the right checksums and numbers."""
+    """Whether header and pages of a key table have the right checksums."""
     size, end = keys.PAGE_SIZE, keys.HEADER_SIZE
-    if len(data) < 2 * size or len(data) % size or _crc(data, end) != crc32(data[: end - 4]):
-        return False
-    if data[:8] != keys.MAGIC or any(data[end:size]):
+    if len(data) < 2 * size or len(data) % size or data[:8] != keys.MAGIC or _crc(data[:end]) != crc32(data[: end - 4]):
         return False
     seed = crc32(data[_KEYS_ID])
-    for number, start in enumerate(range(size, len(data), size)):
-        page = data[start : start + size]
-        if _crc(page, size) != crc32(page[:-4], seed) or int.from_bytes(page[:4], "little") != number:
-            return False
-    return True
+    pages = (data[start : start + size] for start in range(size, len(data), size))
+    return all(_crc(page) == crc32(page[:-4], seed) for page in pages)
 
 
-def _crc(data: bytes, end: int) -> int:
-    return int.from_bytes(data[end - 4 : end], "little")
+def _crc(data: bytes) -> int:
+    return int.from_bytes(data[-4:], "little")

@@ -106,7 +106,7 @@ class _Verification:
             watch.finish(found, self.full)
         finally:
             watch.close()
-        sidecars.check_keys(self.paths, checkpoint_id, self.findings)
+        sidecars.check_keys(self.paths, h5_fd, checkpoint_id, self.findings)
         entries = 0
         if identity is None:
             self.findings.add("identity-unreadable", "what the file says of itself and its log cannot be read")

@@ -17,10 +17,11 @@ from clawmem_core.integrity.signing import Signing
 from clawmem_core.integrity.verify import verify
 from clawmem_core.model import Record, StoreConfig
 from clawmem_core.search import index_format
-from clawmem_core.storage import derived, fs, ops
+from clawmem_core.storage import derived, fs, keys, ops
 from clawmem_core.storage.checkpoint import checkpoint, create_store, identity_of_file
 from clawmem_core.storage.lock import StoreLock
 from clawmem_core.storage.log import LogWriter
+from clawmem_core.storage.log_format import Identity
 from clawmem_core.storage.paths import StorePaths
 from clawmem_core.storage.schema import load
 from tests.core.integrity.samples import secret_key
@@ -88,6 +89,15 @@ def flip(path: str, at: int, bit: int = 0x10) -> None:
     data = bytearray(Path(path).read_bytes())
     data[at] ^= bit
     Path(path).write_bytes(data)
+
+
+def identity(paths: StorePaths) -> Identity:
+    """What the store file says of itself."""
+    fd = fs.open_file(paths.real)
+    try:
+        return identity_of_file(fd, paths.real)
+    finally:
+        fs.close(fd)
 
 
 def edit(paths: StorePaths, change: Edit) -> None:
@@ -283,6 +293,22 @@ def test_index_names_the_record_it_lies_about(paths: StorePaths) -> None:
     (finding,) = check(paths)["findings"]
     assert [0] == finding["records"]
     assert "chunk" in finding["message"]
+
+
+def test_every_byte_of_the_key_table_matters(paths: StorePaths) -> None:
+    """A flipped byte anywhere in the key table is found."""
+    size = fs.size(paths.keys)
+    for at in range(0, size, size // 40):
+        flip(paths.keys, at)
+        assert not check(paths)["valid"], at
+        flip(paths.keys, at)
+
+
+def test_forged_key_table_is_found(paths: StorePaths) -> None:
+    """A table with right checksums and one key too many."""
+    forged = keys.Key(b"k" * 16, bytes(16), 1, "P", 0)
+    keys.write(paths, identity(paths).checkpoint_id, [forged])
+    assert ["keys-differ"] == codes(check(paths))
 
 
 def test_index_of_another_checkpoint_is_a_warning(paths: StorePaths) -> None:
