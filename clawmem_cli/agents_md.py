@@ -1,17 +1,16 @@
-"""`clawmem agents-md`: the store described in Markdown."""
+"""`clawmem agents-md`: the store described in Markdown. HOT."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from clawmem_cli import output
 from clawmem_cli.parsing import display_path
 from clawmem_core.agents_md import agents_md
 from clawmem_core.errors import UsageError
-from clawmem_core.storage.atomic import AtomicFile
 from clawmem_core.view import open_view
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clawmem_cli.parsing import Arguments
 
@@ -27,6 +26,8 @@ def run(args: Arguments) -> int:
         target = os.path.realpath(args.output)
         if target.startswith(view.paths.real):
             raise UsageError(detail=f"--output {display_path(args.output)} is a file of the store itself")
+    from clawmem_core.storage.atomic import AtomicFile
+
     with AtomicFile(target) as file:
         file.write(text)
         file.commit()

@@ -1,4 +1,4 @@
-"""The console script: runs well-formed save, search, recall and stats at once, hands everything else to typer.
+"""The console script: runs well-formed command lines of the small verbs at once, hands everything else to typer.
 
 Invariants: every way out has one of the documented exit codes; a failure is one line on stderr, never a traceback;
 imports here are paid by every command. HOT.

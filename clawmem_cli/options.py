@@ -97,6 +97,7 @@ _VERBS = (
     Verb(
         "agents-md", "Print what the agent remembers as Markdown.",
         (Option("--output", "path", "Write to this file instead.", metavar="FILE"),),
+        fast=True,
     ),
     Verb(
         "snapshot", "Copy the store, pending records included, to a new file.",
@@ -111,6 +112,14 @@ _VERBS = (
     Verb("compact", "Drop deleted records from the file.", WRITING),
     Verb("index", "Rebuild the derived files: search index and key table."),
     Verb("tick", "Let activation weights decay one step.", WRITING),
+    Verb(
+        "doctor", "Say what is wrong with the store's files, and put it right.",
+        (
+            Option("--repair", "flag", "Repair what can be; every file is backed up before it is changed."),
+            Option("--json", "flag", "Print JSON (what it does anyway)."),
+            *WRITING,
+        ),
+    ),
     Verb(
         "keygen", "Make an Ed25519 signing key, or print the public key of one.",
         (

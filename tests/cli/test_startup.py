@@ -53,8 +53,8 @@ def test_save_loads_nothing_heavy(checkpointed: Path) -> None:
     assert set() == HEAVY & loaded(checkpointed, "save", "--key", "k", stdin=record)
 
 
-@pytest.mark.parametrize("words", [["recall", "3"], ["recall", "30"], ["stats"]], ids=" ".join)
-def test_recall_and_stats_load_nothing_heavy(checkpointed: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["recall", "3"], ["recall", "30"], ["stats"], ["agents-md"]], ids=" ".join)
+def test_small_reading_verbs_load_nothing_heavy(checkpointed: Path, words: list[str]) -> None:
     """From the checkpoint and from the log."""
     assert set() == HEAVY & loaded(checkpointed, *words)
 
