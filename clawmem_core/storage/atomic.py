@@ -41,10 +41,15 @@ class AtomicFile:
             fd = fs.open_new(self.temp, like)
             if fd is None:
                 continue
-            if fs.flock(fd) and fs.same_file(fd, self.temp):  # not taken for stale before it was flocked
-                self.fd = fd
-                return
-            fs.close(fd)
+            self.fd = -1
+            try:
+                if fs.flock(fd) and fs.same_file(fd, self.temp):  # not taken for stale before it was flocked
+                    self.fd = fd
+                    return
+            finally:
+                if self.fd < 0:
+                    fs.unlink(self.temp)
+                    fs.close(fd)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append to what `write` has written so far."""

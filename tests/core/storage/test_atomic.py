@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -88,6 +89,36 @@ def test_failure_keeps_the_old_file(operation: str) -> None:
             file.write(b"new")
             file.commit()
         assert {f"{DIRECTORY}/m.h5": b"old"} == {name: bytes(inode.data) for name, inode in layer.names.items()}
+
+
+def test_no_locks_no_file(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file system has no flock, the error leaves no temporary file."""
+
+    class NoLocks(fs.RealLayer):
+        @staticmethod
+        def flock(fd: int, how: int) -> None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fs, "layer", NoLocks())
+    with pytest.raises(StorageError, match="locks"):
+        AtomicFile(str(target))
+    assert ["m.h5"] == os.listdir(target.parent)
+
+
+def test_temporary_file_taken_for_stale(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that a cleaner removed before it was flocked is made again under another name."""
+    real, removed = fs.flock, []
+
+    def flock(fd: int, exclusive: bool = True, blocking: bool = False) -> bool:
+        if not removed:
+            removed.append(os.unlink(fs.path_of(fd)))
+        return real(fd, exclusive, blocking)
+
+    monkeypatch.setattr(fs, "flock", flock)
+    with AtomicFile(str(target)) as file:
+        file.write(b"new")
+        file.commit()
+    assert b"new" == target.read_bytes()
 
 
 def test_stale_temporary_files(target: Path) -> None:
