@@ -172,6 +172,20 @@ def test_unsynced_window_lost() -> None:
         assert 1 == len(paths.quarantined())
 
 
+def test_quarantine_is_durable_before_the_log_is_replaced(small: SmallLog) -> None:
+    """The bytes and their second name are synced first."""
+    small.become(small.data + b"garbage")
+    calls: list[str] = []
+    small.layer.before = lambda operation, path: calls.append(f"{operation} {path}")
+    recover(small.paths, support.identity_of)
+    small.layer.before = lambda operation, path: None
+    (kept,) = small.paths.quarantined()
+    linked, made = calls.index(f"link {kept}"), next(at for at, call in enumerate(calls) if ".wal.tmp-" in call)
+    assert f"fsync {small.paths.log}" in calls[:linked]
+    assert f"fsync {DIRECTORY}" in calls[linked:made]
+    assert made < calls.index(f"replace {small.paths.log}")
+
+
 def test_recovery_twice_keeps_one_copy(small: SmallLog) -> None:
     """A crash between the quarantine and the new log does not pile up copies."""
     small.become(small.data + b"garbage")
