@@ -71,13 +71,14 @@ class Totals:
         self.step = 1.0
         self.error_max = self.error_square = 0.0
         self.ascending_times = False
+        self.shortest = 0  # least length of a live row
 
     def pack(self) -> bytes:
         """The `totals` section."""
         spread = (self.error_square / self.vectors) ** 0.5 if self.vectors else 0.0
         return form.TOTALS.pack(
             self.live, self.lengths, self.neighbour_lengths, self.vectors, self.step, self.error_max, spread,
-            self.neighbour_weight, int(self.ascending_times),
+            self.neighbour_weight, int(self.ascending_times), self.shortest,
         )  # fmt: skip
 
 
@@ -292,6 +293,7 @@ def write_columns(columns: Columns, file: IndexFile, rows: Rows, lengths: Array,
     neighbour_lengths = around[rows.previous] + around[rows.following]
     totals.live = int(np.count_nonzero(rows.live))
     totals.lengths, totals.neighbour_lengths = int(lengths.sum()), int(neighbour_lengths.sum())
+    totals.shortest = int(lengths[rows.live].min()) if totals.live else 0
     totals.ascending_times = bool((columns.timestamps[1:] >= columns.timestamps[:-1]).all())
     file.put("dl", narrow(lengths))
     file.put("ndl", narrow(neighbour_lengths))

@@ -41,7 +41,7 @@ IMPACT_MAX = 2.2  # k1 + 1, the limit of a token's impact; stands for 127 in the
 
 _HEADER = struct.Struct("<8sHHI16s16s16sQIIQQqQ104sIIQQQQI")
 _SECTION = struct.Struct("<8sIIQQ")
-TOTALS = struct.Struct("<QQQQddddQ")
+TOTALS = struct.Struct("<QQQQddddQQ")
 SEGMENT = struct.Struct("<QQQQQd")
 _SETTING = struct.Struct("<BHI")
 

@@ -56,7 +56,7 @@ class IndexReader:
         if totals is None or len(totals) != form.TOTALS.size:
             raise UnusableIndex("section totals is missing")
         (self.active, self.lengths, self.neighbour_lengths, self.vectors, self.step, self.error_max, self.error_spread,
-         self.neighbour_weight, self.ascending_times) = form.TOTALS.unpack(totals)  # fmt: skip
+         self.neighbour_weight, self.ascending_times, self.shortest) = form.TOTALS.unpack(totals)  # fmt: skip
 
     @classmethod
     def open(cls, path: str, h5_fd: int) -> IndexReader:

@@ -41,16 +41,103 @@ class KeywordScan:
         bounded = query.neighbour == query.base.neighbour_weight
         self.heads = [term for term in query.terms if term.heads] if bounded else []
         self.spread = [self._spread(term, with_heads=not bounded) for term in query.terms]
+        self.most = sum(term.weight for term in self.heads) * form.IMPACT_MAX  # no row gets more from its head terms
         self._best: Scored = []  # a heap of (score, -row)
+        self._bounds: list[Bounds] | None = None
 
     def best(self) -> Scored:
         """The best POOL (bm25, row), best first."""
-        scored = self._scored()
-        if self.heads:
-            self._with_heads(scored)
-            return best_of((score, -row) for score, row in self._best)
-        bar = bar_of(list(scored.values()), ranking.POOL) - ROUNDING
-        return best_of((self._exact(row), row) for row, score in scored.items() if score >= bar)
+        several, single = self._by_terms()
+        self._take(self._with_bounds(self._shares(several)))
+        for term, rows in single:
+            if len(self._best) == ranking.POOL:
+                rows = {row for _, row in self._with_bounds(self._single_shares(term, rows))}
+            self._take(self._with_bounds(self._shares(rows)))
+        if self.heads and self.most >= self._bar:
+            seen = several.union(*(spread.keys() for spread in self.spread))
+            for bounds in self._head_bounds():
+                self._take(bounds.highest(self.mask, seen))
+                self._take(bounds.reaching(self._bar, self.mask, seen))
+        return best_of((score, -row) for score, row in self._best)
+
+    @property
+    def _bar(self) -> float:
+        """What a row must reach to be among the best."""
+        return self._best[0][0] - ROUNDING if len(self._best) >= ranking.POOL else 0.0
+
+    def _take(self, bounded: Scored) -> None:
+        """Score rows in descending order of their bounds, as long as these reach the bar."""
+        bounded.sort(reverse=True)
+        best, bar = self._best, self._bar
+        for bound, row in bounded:
+            if bound < bar:
+                break
+            score = self._exact(row)
+            if score > 0:
+                if len(best) < ranking.POOL:
+                    heappush(best, (score, -row))
+                elif (score, -row) > best[0]:
+                    heapreplace(best, (score, -row))
+                bar = self._bar
+
+    # ------------------------------------------------------------ rows of spread terms
+
+    def _by_terms(self) -> tuple[set[int], list[tuple[int, set[int]]]]:
+        """The passing rows that several spread terms reach, and those that one reaches, fewest first, by its number."""
+        seen: set[int] = set()
+        several: set[int] = set()
+        for spread in self.spread:
+            several |= seen & spread.keys()
+            seen |= spread.keys()
+        single = [(at, self._passing(spread.keys() - several)) for at, spread in enumerate(self.spread) if spread]
+        single.sort(key=lambda pair: len(pair[1]))
+        return self._passing(several), single
+
+    def _passing(self, rows: set[int]) -> set[int]:
+        mask = self.mask
+        return rows if mask is None else {row for row in rows if mask[row]}
+
+    def _shares(self, rows: Iterable[int]) -> Scored:
+        """(what the spread terms add, row); not less than the true sum where a term has both lists and tables."""
+        norm, gain = self.norm, ranking.K1 + 1.0
+        pairs = zip(self.query.terms, self.spread, strict=True)
+        parts = [(term.weight * gain, spread) for term, spread in pairs if spread]
+        found = []
+        for row in rows:
+            length = norm(row)
+            total = 0.0
+            for weight, spread in parts:
+                frequency = spread.get(row)
+                if frequency:
+                    total += weight * frequency / (frequency + length)
+            found.append((total, row))
+        return found
+
+    def _single_shares(self, term: int, rows: Iterable[int]) -> Scored:
+        """(bound of what the one spread term adds, row): as if the text were as short as any."""
+        spread, weight = self.spread[term], self.query.terms[term].weight * (ranking.K1 + 1.0)
+        length = self.query.least_norm()
+        share = {frequency: weight * frequency / (frequency + length) for frequency in set(spread.values())}
+        return [(share[spread[row]], row) for row in rows]
+
+    def _with_bounds(self, shares: Scored) -> Scored:
+        """The rows that may reach the bar with what head terms add at most."""
+        if not self.heads:
+            bar = self._bar
+            return [pair for pair in shares if pair[0] >= bar]
+        if len(self._best) < ranking.POOL:  # a first bar, so that most need no bound
+            least = bar_of([share for share, _ in shares], ranking.POOL)
+            first = [(share + self.most, row) for share, row in shares if share >= least]
+            shares = [pair for pair in shares if pair[0] < least]
+            self._take(first)
+        bar = self._bar
+        if self.most < bar:
+            shares = [pair for pair in shares if pair[0] + self.most >= bar]
+            if not shares:
+                return shares
+        for bounds in self._head_bounds():
+            shares = bounds.added(shares, bar if bounds is self._head_bounds()[-1] else 0.0)
+        return shares
 
     def _spread(self, term: Term, with_heads: bool) -> dict[int, float]:
         """Smoothed frequency by row, from the lists of a term (`with_heads`: and its head tables).
@@ -87,61 +174,6 @@ class KeywordScan:
             held = [pair for pair in enumerate(segment.head_frequencies(place), segment.low) if pair[1]]
             yield [row for row, _ in held], [frequency for _, frequency in held]
 
-    def _scored(self) -> dict[int, float]:
-        """What the spread terms add to the passing rows that may be among the best.
-
-        Rows of several terms come first; one that has a single term is left out where that term alone, and all head
-        terms at their limit, cannot reach the POOL-th best. Not less than the true sum where a term has both lists and
-        tables.
-        """
-        seen: set[int] = set()
-        several: set[int] = set()
-        for spread in self.spread:
-            several |= seen & spread.keys()
-            seen |= spread.keys()
-        scores = dict.fromkeys(self._passing(several), 0.0)
-        self._add(scores, [(term.weight, spread) for term, spread in self._spread_terms()])
-        for term, spread in sorted(self._spread_terms(), key=lambda pair: len(pair[1])):
-            single = spread.keys() - several
-            if len(single) > ranking.POOL and len(scores) >= ranking.POOL:
-                least = self._least_frequency(term.weight, bar_of(list(scores.values()), ranking.POOL) - ROUNDING)
-                single = {row for row in single if spread[row] >= least}
-            found = dict.fromkeys(self._passing(single), 0.0)
-            self._add(found, [(term.weight, spread)])
-            scores.update(found)
-        return scores
-
-    def _spread_terms(self) -> list[tuple[Term, dict[int, float]]]:
-        return [pair for pair in zip(self.query.terms, self.spread, strict=True) if pair[1]]
-
-    def _passing(self, rows: Iterable[int]) -> Iterable[int]:
-        mask = self.mask
-        return rows if mask is None else [row for row in rows if mask[row]]
-
-    def _add(self, scores: dict[int, float], parts: list[tuple[float, dict[int, float]]]) -> None:
-        """Add the shares of some (weight, smoothed frequencies) to the rows of `scores`."""
-        norm, gain = self.norm, ranking.K1 + 1.0
-        for row in scores:
-            length = norm(row)
-            total = 0.0
-            for weight, spread in parts:
-                frequency = spread.get(row)
-                if frequency:
-                    total += weight * (frequency * gain / (frequency + length))
-            scores[row] = total
-
-    def _least_frequency(self, weight: float, bar: float) -> float:
-        """The smoothed frequency from which a term alone, with all head terms at their limit, may reach a score."""
-        rest = bar - self._most()
-        limit = weight * (ranking.K1 + 1.0)
-        if rest <= 0:
-            return 0.0
-        return self.query.least_norm() * rest / (limit - rest) if rest < limit else float("inf")
-
-    def _most(self) -> float:
-        """No row gets more from its head terms."""
-        return sum(term.weight for term in self.heads) * form.IMPACT_MAX
-
     def _exact(self, row: int) -> float:
         """Exact bm25 of a row, rounded."""
         query = self.query
@@ -163,83 +195,61 @@ class KeywordScan:
                 total += ranking.term_score(term.weight, frequency, norm)
         return ranking.rounded_score(total)
 
-    # ------------------------------------------------------------ MaxScore
+    # ------------------------------------------------------------ head tables
 
-    @property
-    def _bar(self) -> float:
-        """What a row must reach to be among the best."""
-        return self._best[0][0] - ROUNDING if len(self._best) >= ranking.POOL else 0.0
+    def _head_bounds(self) -> list[Bounds]:
+        """For each segment with head terms of the query: bounds of what these add to its rows."""
+        if self._bounds is None:
+            segments = {segment.number: segment for term in self.heads for segment, _ in term.heads}
+            self._bounds = [Bounds(segment, self.heads, self.query.average) for segment in segments.values()]
+        return self._bounds
 
-    def _take(self, row: int) -> None:
-        score = self._exact(row)
-        if score <= 0:
-            return
-        if len(self._best) < ranking.POOL:
-            heappush(self._best, (score, -row))
-        elif (score, -row) > self._best[0]:
-            heapreplace(self._best, (score, -row))
 
-    def _with_heads(self, partial: dict[int, float]) -> None:
-        """Fill `_best` from the rows of `partial` and those that only head tables know."""
-        most = self._most()
-        first = bar_of(list(partial.values()), ranking.POOL)
-        taken = {row for row, score in partial.items() if score >= first}
-        for row in taken:
-            self._take(row)
-        if most < self._bar:
-            for row, score in partial.items():
-                if row not in taken and score + most >= self._bar:
-                    self._take(row)
-            return
-        covered = [(segment.low, segment.high) for segment in self._head_segments()]
-        for row, score in partial.items():
-            if row not in taken and score >= self._bar and not any(low <= row < high for low, high in covered):
-                self._take(row)
-        for bounds, unit, segment in self._bounds():
-            low, high = segment.low, segment.high
-            scored = [
-                (score + unit * bounds[row - low], row)
-                for row, score in partial.items() if low <= row < high and row not in taken
-            ]  # fmt: skip
-            self._take_by_bound(scored, taken)
-            taken.update(row for _, row in scored)  # what was left out cannot reach the bar
-            rows: Sequence[int] = range(low, high)
-            if self.mask is not None:
-                passing = self.mask[low:high]
-                bounds, rows = list(compress(bounds, passing)), list(compress(rows, passing))
-            self._take_by_bound([(unit * bounds[at], rows[at]) for at in best_places(bounds, FIRST_LOOK)[0]], taken)
-            bar = max(1, ceil(self._bar / unit))
-            self._take_by_bound([(unit * bounds[at], rows[at]) for at in above(bounds, bar)], taken)
+class Bounds:
+    """What the head terms of a query add to the rows of a segment, from above: whole numbers of `unit`."""
 
-    def _take_by_bound(self, scored: list[tuple[float, int]], taken: set[int]) -> None:
-        """Rows in descending order of their bounds, as long as these reach the bar."""
-        scored.sort(key=lambda pair: -pair[0])
-        for bound, row in scored:
-            if bound < self._bar:
-                break
-            if row not in taken:
-                taken.add(row)
-                self._take(row)
+    def __init__(self, segment: Segment, terms: Iterable[Term], average: float) -> None:
+        self.low, self.high = segment.low, segment.high
+        weights = [0.0] * segment.head_count
+        for term in terms:
+            for holder, place in term.heads:
+                if holder is segment:
+                    weights[place] = term.weight
+        top = max(weights)
+        # 126 and not 127: rounded up, a weight must not pass 127, which would wrap to -128
+        query = struct.pack(f"{len(weights)}b", *(ceil(weight / top * 126) for weight in weights))
+        table = segment.sections.column("himp", segment.number)
+        if table is None:
+            raise UnusableIndex("section himp is missing")
+        drift = max(1.0, average / segment.average) if segment.average else 1.0
+        self.unit = top / 126 * (form.IMPACT_MAX / 127) * drift
+        self.bounds: list[int] = simd.int8_products(query, table, len(weights)).tolist()
 
-    def _head_segments(self) -> list[Segment]:
-        found: dict[int, Segment] = {segment.number: segment for term in self.heads for segment, _ in term.heads}
-        return list(found.values())
+    def added(self, shares: Scored, bar: float) -> Scored:
+        """(share + bound, row) of the rows that then reach `bar`; rows of other segments keep their share."""
+        low, high, unit, bounds = self.low, self.high, self.unit, self.bounds
+        return [
+            (bound, row) for share, row in shares
+            if (bound := share + unit * bounds[row - low] if low <= row < high else share) >= bar
+        ]  # fmt: skip
 
-    def _bounds(self) -> Iterable[tuple[list[int], float, Segment]]:
-        """For each segment with head terms of the query: bounds of what these add to its rows, in units."""
-        for segment in self._head_segments():
-            weights = [0.0] * segment.head_count
-            for term in self.heads:
-                for holder, place in term.heads:
-                    if holder is segment:
-                        weights[place] = term.weight
-            top = max(weights)
-            # 126 and not 127: rounded up, a weight must not pass 127, which would wrap to -128
-            query = struct.pack(f"{len(weights)}b", *(ceil(weight / top * 126) for weight in weights))
-            table = segment.sections.column("himp", segment.number)
-            if table is None:
-                raise UnusableIndex("section himp is missing")
-            drift = max(1.0, self.query.average / segment.average) if segment.average else 1.0
-            unit = top / 126 * (form.IMPACT_MAX / 127) * drift
-            products = simd.int8_products(query, table, len(weights))
-            yield products.tolist(), unit, segment
+    def highest(self, mask: bytes | None, seen: set[int]) -> Scored:
+        """(bound, row) of FIRST_LOOK passing rows with the highest bounds, without those in `seen`."""
+        bounds, rows = self._passing(mask)
+        chosen = best_places(bounds, FIRST_LOOK)[0]
+        found = [(self.unit * bounds[at], rows[at]) for at in chosen if rows[at] not in seen and bounds[at]]
+        seen.update(row for _, row in found)
+        return found
+
+    def reaching(self, bar: float, mask: bytes | None, seen: set[int]) -> Scored:
+        """(bound, row) of the passing rows whose bound reaches `bar`, without those in `seen`."""
+        bounds, rows = self._passing(mask)
+        chosen = above(bounds, max(1, ceil(bar / self.unit)))
+        return [(self.unit * bounds[at], rows[at]) for at in chosen if rows[at] not in seen]
+
+    def _passing(self, mask: bytes | None) -> tuple[list[int], Sequence[int]]:
+        rows = range(self.low, self.high)
+        if mask is None:
+            return self.bounds, rows
+        passing = mask[self.low : self.high]
+        return list(compress(self.bounds, passing)), list(compress(rows, passing))

@@ -94,7 +94,7 @@ class Query:
 
     def least_norm(self) -> float:
         """No index row has a smaller norm(d)."""
-        return ranking.length_norm(min(self._sizes, default=0), self.average)
+        return ranking.length_norm(self.base.shortest, self.average)
 
     def around(self, place: int) -> tuple[int, int]:
         """The neighbours of a record, whatever the neighbour weight."""
