@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from clawmem_core.model import Record
-    from clawmem_core.storage.checkpoint import CheckpointResult, Signing
+    from clawmem_core.integrity.signing import Signing
+    from clawmem_core.storage.checkpoint import CheckpointResult
     from clawmem_core.storage.log_format import LogHeader, LogState
     from clawmem_core.storage.log_reports import Report
 
@@ -221,6 +222,9 @@ class Writer:
         """Move the log into the HDF5 file. Raises SigningKeyRequiredError, IntegrityError, StorageError, …"""
         from clawmem_core.storage.checkpoint import checkpoint
 
+        if signing is not None and (other_key := signing.rotation(self.paths)):
+            self.stage(b"", 0, operation="rotate-key", target=other_key)
+            self.commit()
         result = checkpoint(self.paths, self.lock, self.log, signing=signing)
         self.state = self.log.state.copy()
         return result

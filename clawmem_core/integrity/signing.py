@@ -18,11 +18,14 @@ from clawmem_core.integrity.check import check_file
 from clawmem_core.integrity.content import Findings, Records, Rows
 from clawmem_core.integrity.keys import SecretKey, load_secret
 from clawmem_core.integrity.merkle import as_array
+from clawmem_core.storage import fs, hdf5_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
+
+    from clawmem_core.storage.paths import StorePaths
 
 
 class Signing:
@@ -52,6 +55,27 @@ class Signing:
     def key_id(self) -> str:
         """Name of the key that signs."""
         return self._key.public.key_id
+
+    def rotation(self, paths: StorePaths) -> int:
+        """The key id, as a number, of the other key that signed the store and is about to be replaced; 0 for none.
+
+        Asked before the checkpoint, so that the change of keys is in the audit log that it signs.
+        """
+        if not self.rotate:
+            return 0
+        fd = fs.open_existing(paths.real)
+        if fd is None:
+            return 0
+        try:
+            with hdf5_file.open_for_reading(fd, paths.real) as file:
+                seal = manifest.read(file, Findings())
+            signed = manifest.decode(seal.manifest) if seal is not None else None
+        except ValueError:
+            return 0  # `before` says what is wrong with it
+        finally:
+            fs.close(fd)
+        other = signed is not None and signed.public_key != self._key.public.hex
+        return int(signed.key_id, 16) if signed is not None and other else 0
 
     def before(self, file: Any, path: str, *, signed: bool = False) -> None:
         """Verify the store file that is to be replaced; the first time with all its records.
@@ -116,8 +140,3 @@ def _refused(path: str, findings: Findings, detail: str) -> IntegrityError:
     count = len(findings.items)
     more = f" (and {count - 1} more findings)" if count > 1 else ""
     return IntegrityError(path=path, detail=f"{detail}{': ' if first else ''}{first}{more}; nothing was signed")
-
-
-def is_signed(file: Any) -> bool:
-    """Whether an open HDF5 file carries a seal, readable or not."""
-    return "integrity" in file
