@@ -261,8 +261,8 @@ def repair(paths: StorePaths, lock_timeout: float = 0.0, actor: str | None = Non
     with Writer.open(paths.real, lock_timeout, actor) as writer:
         for path in stale_temps(paths):
             diagnosis.backups.append(_move_aside(paths, path))
-        if "log-undecodable" in codes:
-            _reject_undecodable(writer)
+        if log_changes:
+            _reread_log(writer)
         if "counters-wrong" in codes:
             writer.checkpoint(signing)
         elif codes & set(_DERIVED) or log_changes:
@@ -277,7 +277,11 @@ def repair(paths: StorePaths, lock_timeout: float = 0.0, actor: str | None = Non
     return diagnosis
 
 
-def _reject_undecodable(writer: Writer) -> None:
+def _reread_log(writer: Writer) -> None:
+    """Have the writer verify the whole log, which repairs it, and reject the first frame that does not decode.
+
+    Opening the log looks at its end only.
+    """
     for frame in writer.log.frames():
         try:
             list(ops.decode(frame.payload))
