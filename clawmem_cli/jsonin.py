@@ -59,7 +59,10 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
 
 def parse_array(name: str, text: str) -> list[Any]:
     """A JSON array, given to option `name`; "-" reads it from stdin."""
-    value = parse_json(read_all() if text == "-" else text, refuse_duplicates=True)
+    try:
+        value = parse_json(read_all() if text == "-" else text, refuse_duplicates=True)
+    except InvalidJsonError as problem:
+        raise InvalidInputError(field=name, detail=f"is not JSON: {problem.fields['detail']}") from None
     if not isinstance(value, list):
         raise InvalidInputError(field=name, detail=f"must be a JSON array, not {_kind(value)}")
     return value
@@ -85,23 +88,27 @@ class LineParser:
     def parse(self, line: bytes) -> dict[str, Any]:
         """What `parse_object` gives for this line.
 
-        orjson keeps the last of two equal keys. Each colon of the line stands behind a key or inside a text; so if no
-        text is escaped in a way that hides a colon, there are exactly as many colons as members and colons in texts,
-        unless a member was dropped. Whatever this rule or orjson does not settle goes to the strict parser.
+        orjson keeps the last of two equal keys. Each colon of the line stands behind a key or inside a text; so a line
+        with as many colons as members has dropped none, nor has one whose other colons are all in the texts it kept.
+        Whatever this rule or orjson does not settle (big numbers, nesting) goes to the strict parser.
         """
         try:
             value = self._loads(line)
         except ValueError:
             return parse_object(line)
-        if type(value) is not dict or b"\\u003" in line:
+        if type(value) is not dict or (line.count(b":") != len(value) and _colons(value) != line.count(b":")):
             return parse_object(line)
-        colons = len(value)
-        for key, item in value.items():
+        for item in value.values():
             kind = type(item)
-            if kind is str:
-                colons += item.count(":")
-            elif kind is dict or ((kind is int or kind is float) and not -_EXACT < item < _EXACT):
+            if kind is dict or ((kind is float or kind is int) and not -_EXACT < item < _EXACT):
                 return parse_object(line)
-            if ":" in key:
-                colons += key.count(":")
-        return value if line.count(b":") == colons else parse_object(line)
+        return value
+
+
+def _colons(members: dict[str, Any]) -> int:
+    """How many colons a flat object needs, at least: one a member, and those in its keys and texts.
+
+    A text escape can hide a colon from the line but not from this count, so the sum can only be too large then.
+    """
+    texts = sum(item.count(":") for item in members.values() if type(item) is str)
+    return len(members) + texts + sum(key.count(":") for key in members)

@@ -6,7 +6,6 @@ from clawmem_cli import jsonin, output
 from clawmem_core import door
 from clawmem_core.errors import InvalidInputError, KeyFileError, UsageError
 from clawmem_core.storage import fs
-from clawmem_core.storage.log_format import NO_WAL
 from clawmem_core.writer import Writer
 
 TYPE_CHECKING = False
@@ -37,7 +36,7 @@ def run(args: Arguments) -> int:
         output.document({"status": status, "index": index, "count": writer.state.rows})
         warn_unknown(unknown)
         output.reports(writer.reports)
-        if writer.pending > writer.threshold() or writer.header.flags & NO_WAL:
+        if writer.pending > writer.threshold() or writer.checkpoint_each_time:
             from clawmem_cli.writing import checkpoint_if_due
 
             checkpoint_if_due(args, writer, before)
