@@ -1,9 +1,9 @@
 """Sessions, entities and relations of a source, checked, with indexes and ids turned into the store's.
 
 Session and embedding indexes are ids of rows if every one of them is one, else positions in id order if every one is
-smaller than the number of rows, else an error; -1 and NULL mean none. Both kinds become the *rank* of the row among the
-migrated ones. A session that begins or ends at a row that is not migrated begins at the next or ends at the previous
-one; an entity of such a row has no embedding.
+smaller than the number of rows, else an error that blames the fewer ones; -1 and NULL mean none. Both kinds become the
+*rank* of the row among the migrated ones. A session that begins or ends at a row that is not migrated begins at the
+next or ends at the previous one; an entity of such a row has no embedding.
 
 Invariants: entities are numbered from 0 in the order of their source ids; no relation leads to an entity that is not
 there; (source, target, type) is unique.
@@ -47,19 +47,17 @@ class Ranks:
 
     def __init__(self, index: RowIndex, values: Iterable[Any]) -> None:
         given = {value for value in values if type(value) is int and value != -1}
-        ids = index.ids
-        self._ids = ids
-        self.as_ids = all(_contains(ids, value) for value in given)
-        self.as_positions = all(0 <= value < len(ids) for value in given)
+        self._ids = ids = index.ids
+        are_ids = sum(_contains(ids, value) for value in given)
+        are_positions = sum(0 <= value < len(ids) for value in given)
+        self.as_ids = are_ids == len(given) or (are_positions < len(given) and are_ids >= are_positions)
         self._before = np.concatenate(([0], np.cumsum(np.frombuffer(index.kept, np.uint8), dtype=np.int64)))
 
     def position(self, value: int) -> int | None:
-        """Position of a row in id order, or None where the index is neither an id nor, with all others, a position."""
+        """Position of a row in id order, or None where the index is not one of the kind most others are."""
         if self.as_ids:
-            return bisect_left(self._ids, value)
-        if self.as_positions:
-            return value
-        return None
+            return bisect_left(self._ids, value) if _contains(self._ids, value) else None
+        return value if 0 <= value < len(self._ids) else None
 
     def kept(self, position: int) -> bool:
         """Whether the row at a position is migrated."""
@@ -140,7 +138,11 @@ class GraphReader:
             return None
         position = ranks.position(value)
         if position is None:
-            what = f"{value} is the id of no row, and not all indexes are positions below {len(self._index.ids)}"
+            what = (
+                f"{value} is the id of no row"
+                if ranks.as_ids
+                else f"{value} is no position in {len(self._index.ids)} rows"
+            )
             problems.append(Problem(column, what, "let all indexes be ids of rows, or all be positions in id order"))
         return position
 
@@ -180,7 +182,8 @@ class GraphReader:
             if not problems and (source, target, kind) in seen:
                 problems.append(Problem(names[2], "the same two entities have it twice", "keep one of the rows"))
             if problems or isinstance(seconds, Problem) or isinstance(strength, Problem):
-                self._refuse("relations", f"{source} {kind} {target}", problems, row, names)
+                label = " ".join("NULL" if part is None else str(part) for part in (source, kind, target))
+                self._refuse("relations", label, problems, row, names)
                 continue
             seen.add((source, target, kind))
             self.graph.relations.append(Relation(number[source], number[target], kind, strength, seconds))

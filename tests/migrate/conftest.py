@@ -139,7 +139,7 @@ def migrate_process() -> Callable[..., Answer]:
     """Runs one command line in a process of its own; needed where this one has the source open."""
 
     def run(*words: object) -> Answer:
-        start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from clawmem_migrate.entry import main; sys.exit(main())"
+        start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from clawmem_migrate.entry import main; exit(main())"
         done = subprocess.run(
             [sys.executable, "-c", start, *map(str, words)], capture_output=True, text=True, timeout=60, check=False
         )

@@ -190,7 +190,8 @@ def test_a_source_that_changes_meanwhile_is_refused(tmp_path, make, migrate, mon
 
 def test_dry_run_only_counts(tmp_path, make, migrate):
     """--dry-run looks at no row and makes nothing, and needs no destination."""
-    source = make.rows(tmp_path / "a.db", [make.row(1, embedding=b"x"), make.row(2, deleted=1)], GRAPH.split(";")[0] + ";")
+    rows = [make.row(1, embedding=b"x"), make.row(2, deleted=1)]
+    source = make.rows(tmp_path / "a.db", rows, GRAPH.split(";")[0] + ";")
     answer = migrate("--sqlite", source, "--dry-run")
     assert {"records": 2, "sessions": 2, "entities": 0, "relations": 0} == answer.report["would_migrate"]
     assert migrate("--sqlite", source, "--dry-run", "--skip-deleted").report["would_migrate"]["records"] == 1
@@ -209,4 +210,5 @@ def test_many_rows_in_several_batches(tmp_path, make, migrate, records_of):
     assert [0, 777, 2999] == [json.loads(line)["row"] for line in (tmp_path / "r.ndjson").read_text().splitlines()]
     validation = answer.report["validation"]
     assert (2997, 1000, False) == (validation["rows_compared"], validation["rows_read_again"], validation["full"])
-    assert [str(id) for id in range(3000) if id not in (0, 777, 2999)] == [r.source_id for r in records_of(tmp_path / "m.h5")]
+    wanted = [str(id) for id in range(3000) if id not in (0, 777, 2999)]
+    assert wanted == [record.source_id for record in records_of(tmp_path / "m.h5")]
