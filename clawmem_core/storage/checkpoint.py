@@ -143,7 +143,8 @@ def checkpoint(
     durable in the log then.
     """
     lock.check()
-    log.sync()
+    with naming(paths.log):
+        log.sync()
     remove_stale_temps(paths)
     with schema.open_columns(paths) as columns:
         before = fs.fstat(columns.fd)

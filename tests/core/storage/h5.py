@@ -59,7 +59,7 @@ def event(record_id: int, **changes: Any) -> EventRow:
     """An active fact about a record."""
     values: dict[str, Any] = {
         "label": 2, "status": 2, "trust": 1, "record_id": record_id, "valid_from": 1.0, "recorded_from": 5,
-        "event_id": bytes([record_id]) * 32, "scope_key": b"s" * 32, "session": "s0", "payload": b'{"a":"\\ud800"}',
+        "event_id": bytes([record_id % 256]) * 32, "scope_key": b"s" * 32, "session": "s0", "payload": b'{"a":"\\ud800"}',
     }  # fmt: skip
     return EventRow(**{**values, **changes})
 
