@@ -89,14 +89,18 @@ class LineParser:
         """What `parse_object` gives for this line.
 
         orjson keeps the last of two equal keys. Each colon of the line stands behind a key or inside a text; so a line
-        with as many colons as members has dropped none, nor has one whose other colons are all in the texts it kept.
-        Whatever this rule or orjson does not settle (big numbers, nesting) goes to the strict parser.
+        with as many colons as members has dropped none, nor has one whose other colons are all in the texts it kept
+        and none of whose texts hides a colon behind an escape. Whatever this rule or orjson does not settle (big
+        numbers, nesting) goes to the strict parser.
         """
         try:
             value = self._loads(line)
         except ValueError:
             return parse_object(line)
-        if type(value) is not dict or (line.count(b":") != len(value) and _colons(value) != line.count(b":")):
+        if type(value) is not dict:
+            return parse_object(line)
+        colons = line.count(b":")
+        if colons != len(value) and (b"\\u003" in line or colons != _colons(value)):
             return parse_object(line)
         for item in value.values():
             kind = type(item)
@@ -106,9 +110,6 @@ class LineParser:
 
 
 def _colons(members: dict[str, Any]) -> int:
-    """How many colons a flat object needs, at least: one a member, and those in its keys and texts.
-
-    A text escape can hide a colon from the line but not from this count, so the sum can only be too large then.
-    """
+    """How many colons the text of a flat object has: one a member, and those in its keys and texts."""
     texts = sum(item.count(":") for item in members.values() if type(item) is str)
     return len(members) + texts + sum(key.count(":") for key in members)
