@@ -21,11 +21,14 @@ from clawmem_core.search.tokenizer import tokenizer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any
 
+    from clawmem_core.search.index_reader import IndexReader
     from clawmem_core.search.ranking import Candidate
     from clawmem_core.view import View
+
+BEYOND = 256  # records beyond the union from which numpy scores them
 
 __all__ = ["SearchRequest", "request_of", "search"]
 
@@ -58,6 +61,7 @@ class Search:
         self.present: dict[str, bool] = {}
         self.least = 0.0  # similarity of a hit
         self.nameless = self.base.session_codes("").stop  # numbers below are of records without session
+        self.score_row: Callable[[int], float] | None = None
         self.cosines: dict[int, float | None] = {}
         self.bm25: dict[int, float] = {}
 
@@ -94,7 +98,7 @@ class Search:
             return []
         changed = self.tail.changed_rows() if query.neighbour else []
         selection = self.selection.without(changed) if changed else self.selection
-        pool, self.plans["keyword"] = self.executor.keyword_pool(query, selection)
+        pool, self.plans["keyword"], self.score_row = self.executor.keyword_pool(query, selection)
         scored = [(score, row) for score, row in pool]
         beside = [*self.selection.having(changed), *(self.base.count + at for at in self.selection.tail)]
         scored += [(score, place) for place in beside if (score := query.score(place)) > 0]
@@ -112,6 +116,12 @@ class Search:
         return [place for _, place in scored]
 
     # ------------------------------------------------------------ exact scores
+
+    def _compare(self, places: Iterable[int]) -> None:
+        """Work out the missing cosines of index rows together."""
+        if self.vector is not None:
+            rows = sorted(place for place in places if place < self.base.count and place not in self.cosines)
+            self.cosines.update(zip(rows, self.executor.cosines(self.vector, rows), strict=True))
 
     def _cosine_of(self, place: int) -> float | None:
         if self.vector is None:
@@ -132,7 +142,8 @@ class Search:
             return 0.0
         found = self.bm25.get(place)
         if found is None:
-            found = self.bm25[place] = self.query.score(place)
+            own = self.score_row is not None and place < self.base.count and place not in self.tail.around
+            found = self.bm25[place] = self.score_row(place) if own and self.score_row else self.query.score(place)
         return found
 
     def _session_of(self, place: int) -> Any:
@@ -153,8 +164,9 @@ class Search:
             return self.overlay.activation.get(id, self.base.activation(place))
         return self.base.activation(place)
 
-    def _candidates(self, places: Iterable[int]) -> list[Candidate]:
+    def _candidates(self, places: Collection[int]) -> list[Candidate]:
         found: list[Candidate] = []
+        self._compare(places)
         factors = self.request.factors
         for place in places:
             id = self.tail.id_of(place)
@@ -211,14 +223,15 @@ class Search:
         ideal = self.query.ideal if self.query is not None else 0.0
         return found < self.request.k and ranking.similarity(cosine, bm25, ideal) >= self.least
 
-    def _rest(self, union: Iterable[int], last: list[tuple[int, float]], found: int) -> list[SearchHit]:
+    def _rest(self, union: Collection[int], last: list[tuple[int, float]], found: int) -> list[SearchHit]:
         """Hits beyond the union, as many as the page still takes. `last`: id and score of the union's last."""
         inside = set(union)
         places = [*self.selection.rows, *(self.base.count + at for at in self.selection.tail)]
-        rest = [
-            place for place in places
-            if place not in inside and (self._cosine_of(place) is not None or self._bm25_of(place) > 0)
-        ]  # fmt: skip
+        places = [place for place in places if place not in inside]
+        if len(places) > BEYOND:
+            self._use_arrays()
+        self._compare(places)
+        rest = [place for place in places if self._cosine_of(place) is not None or self._bm25_of(place) > 0]
         fused = ranking.fuse(self._candidates(rest), self.weights, **self.present)
         by_id = {self.tail.id_of(place): place for place in rest}
         hits: list[SearchHit] = []
@@ -228,6 +241,14 @@ class Search:
                 if found + len(hits) >= self.request.k:
                     break
         return hits
+
+    def _use_arrays(self) -> None:
+        """Score what is still to be scored with numpy."""
+        self.executor = _numpy(self.base)
+        if self.vector is not None and self.request.vector is not None:
+            self.vector = self.executor.vector(self.request.vector)
+        if self.query is not None:
+            self.score_row = self.executor.keyword_pool(self.query, self.selection)[2]
 
     def _similarity(self, place: int) -> float:
         ideal = self.query.ideal if self.query is not None else 0.0
@@ -263,10 +284,24 @@ def executor_for(view: View, request: SearchRequest) -> Any:
     base = view.base
     name = request.executor
     if name == "auto":
-        name = "pure"
-    found = base.memo.get(name)
-    if found is None:
-        from clawmem_core.search.pure import PureExecutor
+        name = "numpy" if request.long_lived else "pure"
+    return _pure(base) if name == "pure" else _numpy(base)
 
-        found = base.memo[name] = PureExecutor(base)
-    return found
+
+def _pure(base: IndexReader) -> Any:
+    """The executor without numpy, if simsimd is there."""
+    if "pure" not in base.memo:
+        try:
+            from clawmem_core.search.pure import PureExecutor
+        except ImportError:
+            return _numpy(base)
+        base.memo["pure"] = PureExecutor(base)
+    return base.memo["pure"]
+
+
+def _numpy(base: IndexReader) -> Any:
+    if "numpy" not in base.memo:
+        from clawmem_core.search.numpy_executor import NumpyExecutor
+
+        base.memo["numpy"] = NumpyExecutor(base)
+    return base.memo["numpy"]

@@ -72,7 +72,7 @@ class KeywordScan:
         for bound, row in bounded:
             if bound < bar:
                 break
-            score = self._exact(row)
+            score = self.score(row)
             if score > 0:
                 if len(best) < ranking.POOL:
                     heappush(best, (score, -row))
@@ -174,7 +174,7 @@ class KeywordScan:
             held = [pair for pair in enumerate(segment.head_frequencies(place), segment.low) if pair[1]]
             yield [row for row, _ in held], [frequency for _, frequency in held]
 
-    def _exact(self, row: int) -> float:
+    def score(self, row: int) -> float:
         """Exact bm25 of a row, rounded."""
         query = self.query
         norm = self.norm(row)

@@ -7,7 +7,7 @@ import pytest
 from clawmem_core.search import index_format, index_postings, planner
 from tests.core.search.search_cases import Case
 
-EXECUTORS = ["pure"]
+EXECUTORS = ["pure", "numpy"]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -45,6 +45,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_postings, "SEGMENT_ROWS", 150)
     monkeypatch.setattr(planner, "GATHER_WORDS", 8)
     monkeypatch.setattr(planner, "GATHER_VECTORS", 8)
+    monkeypatch.setattr(planner, "GATHER_ARRAYS", 8)
 
 
 @pytest.mark.usefixtures("small_limits")
