@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clawmem_cli import output
+from clawmem_cli.progress import tracked
 from clawmem_cli.records import record_fields
 from clawmem_core.view import open_view
 
@@ -19,9 +20,10 @@ def run(args: Arguments) -> int:
     with open_view(args.path) as view:
         output.reports(view.reports)
         float16 = view.base.float16
+        total = view.state.rows if args.include_deleted else view.state.active
         parts: list[bytes] = []
         size = 0
-        for record in view.records(args.include_deleted):
+        for record in tracked(view.records(args.include_deleted), "exporting", total):
             line = output.json_bytes(record_fields(record, float16, args.embeddings))
             parts.append(line)
             size += len(line)

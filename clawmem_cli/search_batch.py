@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clawmem_cli import output
 from clawmem_cli.jsonin import LineParser
 from clawmem_cli.lines import Idle, numbered_lines
+from clawmem_cli.progress import tracked
 from clawmem_cli.records import hit_fields
 from clawmem_cli.save_stream import OF_A_LINE
 from clawmem_cli.search import options_of
@@ -38,7 +39,7 @@ def run_batch(args: Arguments) -> int:
     size = total = refused = 0
     with open_view(args.path) as view:
         output.reports(view.reports)
-        for item in numbered_lines():
+        for item in tracked(numbered_lines(), "searching"):
             if not isinstance(item, Idle):
                 total += 1
                 try:

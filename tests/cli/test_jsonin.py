@@ -65,7 +65,8 @@ def test_bulk_lines_agree_on_damaged_text(members: list[Any], data: st.DataObjec
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"chunk":"x","chunk":"y"}', b'{"chunk":"x","ch\\u0075nk":"y"}', b'{"a":"\\u003a","a":1}', b'{"a":1,"a":"\\u003a"}',
+        b'{"chunk":"x","chunk":"y"}', b'{"chunk":"x","ch\\u0075nk":"y"}', b'{"a":"\\u003a","a":1}',
+        b'{"a":1,"a":"\\u003a"}',
         b'{"a":1,"a":"\\u003A:","b":":"}',
         b'{"a":{"b":1,"b":2}}',
         b'{"a":[{"b":1,"b":2}]}', b'{"a":NaN}', b'{"a":Infinity}', b'{"a":1}x', b'\xef\xbb\xbf{"a":1}', b'{"a":"\xff"}',
