@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from clawmem_core import MemoryEntry, MemoryStore, StoreConfig
+from clawmem_core import MemoryEntry, MemoryStore, StoreConfig, door
 from clawmem_core.errors import DeletedError, NotFoundError
 from clawmem_core.model import Record
 from clawmem_core.writer import Writer
-from clawmem_core import door
 from tests.model import Model, Row, half
 
 DIM = 3
