@@ -1,0 +1,133 @@
+"""Run the command in a forked process of its own, on whatever storage layer a test wants.
+
+A fork instead of a fresh interpreter: some milliseconds instead of some hundred, and as real as one where it counts: its
+own descriptors, its own locks, its own death.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import clawmem_cli
+import clawmem_core.integrity
+import clawmem_core.search
+import clawmem_core.storage
+from clawmem_cli import entry, options, output, parsing
+from clawmem_core.storage import fs
+
+CRASHED = 99  # exit status of a process that a layer ended
+#: every exit code that docs/cli.md names, but 1: a fault of the program is never an acceptable answer
+DOCUMENTED = frozenset((0, 2, 3, 4, 10, 11, 12, 13, 14, 15, 16, 74, 130, 141))
+
+_LEFT_OUT = ("app", "entry")  # typer, which the fast path does without
+
+
+def _fast(verb: parsing.Verb) -> parsing.Verb:
+    """A verb that the command recognises without typer, to save its start-up; both ways parse alike."""
+    quick = copy.copy(verb)
+    quick.fast = True
+    return quick
+
+
+def _warm_up() -> None:
+    """Import what commands import, so that a child need not."""
+    for package in (clawmem_cli, clawmem_core.storage, clawmem_core.search, clawmem_core.integrity, clawmem_core):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not module.ispkg and not module.name.endswith(_LEFT_OUT):
+                importlib.import_module(module.name)
+    importlib.import_module("orjson")
+    gc.collect()
+    gc.freeze()
+
+
+_warm_up()
+VERBS = {words: _fast(verb) for words, verb in options.VERBS.items()}
+
+
+class Answer:
+    """What a command left behind: exit code (negative: the signal that ended it), stdout, stderr."""
+
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def lines(self) -> list[Any]:
+        """The whole JSON lines of stdout."""
+        return [json.loads(line) for line in self.out.splitlines(keepends=True) if line.endswith(b"\n")]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The JSON lines of stderr."""
+        return [json.loads(line) for line in self.err.splitlines()]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The one error on stderr."""
+        (found,) = [message["error"] for message in self.messages if "error" in message]
+        return dict(found)
+
+    def check(self) -> None:
+        """Assert that it ended as documented: known code, an error line exactly for a failure, no traceback."""
+        assert self.code in DOCUMENTED, self
+        assert b"Traceback" not in self.err + self.out, self
+        assert (self.code == 0) == (not any("error" in message for message in self.messages)), self
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}, stdout {self.out[:300]!r}, stderr {self.err[:600]!r}"
+
+
+def forked(action: Callable[[], int], stdin: bytes = b"") -> Answer:
+    """Run `action` in a forked child with `stdin`; its result is the exit code."""
+    files = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
+    try:
+        os.pwrite(files[0], stdin, 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12 and later: numpy keeps threads
+            child = os.fork()
+        if not child:
+            _child(action, files)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return Answer(status, *(os.pread(fd, os.fstat(fd).st_size, 0) for fd in files[1:]))
+    finally:
+        for fd in files:
+            os.close(fd)
+
+
+def _child(action: Callable[[], int], files: Sequence[int]) -> None:
+    status = 1
+    gc.disable()
+    try:
+        for target, fd in enumerate(files):
+            os.dup2(fd, target)
+        status = action()
+    except BaseException:
+        import traceback
+
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(status)
+
+
+def command(
+    *words: str | Path, stdin: bytes = b"", layer: Any = None, before: Callable[[], object] = lambda: None
+) -> Answer:
+    """Run `clawmem WORDS…`. `layer`: its storage layer; `before`: called in the process first (limits, user, …)."""
+
+    def action() -> int:
+        before()
+        if layer is not None:
+            fs.layer = layer
+        output.quiet = False
+        options.VERBS = VERBS
+        return entry.run([os.fsdecode(word) for word in words])
+
+    return forked(action, stdin)
