@@ -49,7 +49,11 @@ def fill_tables(columns: Columns) -> None:
     columns.entity_rows = [Entity(0, "Alice", "person", 1), Entity(7, "Bob", "person", -1)]
     columns.relation_rows = [Relation(0, 7, "knows", 0.5, 9.25)]
     columns.alias_rows = [Alias("my friend", 7)]
-    columns.events = [event(1, version=1, recorded_to=6), event(1, version=2), event(2, status=3, source_event="\ud800")]
+    columns.events = [
+        event(1, version=1, recorded_to=6),
+        event(1, version=2),
+        event(2, status=3, source_event="\ud800"),
+    ]
     columns.values = [ValueRow(b"v" * 32, b"s" * 32, "wrong", "tester", 5), ValueRow(b"w" * 32, b"s" * 32, "", "", 6)]
     columns.values[1].lifted = True
     columns.audit = bytes(range(72)) * 3
@@ -59,7 +63,8 @@ def event(record_id: int, **changes: Any) -> EventRow:
     """An active fact about a record."""
     values: dict[str, Any] = {
         "label": 2, "status": 2, "trust": 1, "record_id": record_id, "valid_from": 1.0, "recorded_from": 5,
-        "event_id": bytes([record_id % 256]) * 32, "scope_key": b"s" * 32, "session": "s0", "payload": b'{"a":"\\ud800"}',
+        "event_id": bytes([record_id % 256]) * 32, "scope_key": b"s" * 32, "session": "s0",
+        "payload": b'{"a":"\\ud800"}',
     }  # fmt: skip
     return EventRow(**{**values, **changes})
 

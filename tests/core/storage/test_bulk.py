@@ -25,7 +25,7 @@ from clawmem_core.storage.ops import Alias, Entity, Relation, Session
 from clawmem_core.storage.paths import StorePaths
 from tests import rust_reader_rules
 from tests.core.storage import h5
-from tests.core.storage.test_checkpoint import OpenStore, no_files, record
+from tests.core.storage.open_store import OpenStore, no_files, record
 
 
 def writer(path: Path, **settings: object) -> BulkWriter:
@@ -154,7 +154,5 @@ with BulkWriter(StorePaths({str(tmp_path / "m.h5")!r}), StoreConfig(created_at="
     bulk.finish()
 print((peak() - start) // scale)
 """
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert int(done.stdout) < 40 * 1024

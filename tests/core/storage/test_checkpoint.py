@@ -1,4 +1,4 @@
-"""Creation, checkpoint, adoption and snapshot: a pure function of file and log, and no state in between."""
+"""Creation and checkpoint: a pure function of file and log, and no state in between."""
 
 from __future__ import annotations
 
@@ -9,92 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 import pytest
 
 from clawmem_core.errors import (
-    ClawmemError,
     DamagedError,
     ExistsError,
-    InvalidInputError,
-    LockedError,
     NewerFormatError,
     SigningKeyRequiredError,
     StorageError,
 )
-from clawmem_core.model import Record, StoreConfig
+from clawmem_core.model import StoreConfig
 from clawmem_core.storage import fs, ops, schema
-from clawmem_core.storage.adopt import adopt
-from clawmem_core.storage.checkpoint import checkpoint, create_store, identity_of_file
-from clawmem_core.storage.columns import Columns, Mark
-from clawmem_core.storage.lock import StoreLock
-from clawmem_core.storage.log import LogWriter
-from clawmem_core.storage.log_recovery import CheckpointFirst
+from clawmem_core.storage.checkpoint import checkpoint, create_store
+from clawmem_core.storage.columns import Columns
 from clawmem_core.storage.ops import Alias, Entity, Relation, Session, ValueRow
 from clawmem_core.storage.paths import StorePaths
-from clawmem_core.storage.snapshot import snapshot
 from tests import rust_reader_rules
 from tests.core.storage import h5
-from tests.core.storage.test_legacy_hdf5 import log_of, save_entry
-
-AUDIT = bytes(72)
-
-
-def no_files(_: StorePaths, __: Columns) -> list[str]:
-    """Derived files are tested elsewhere."""
-    return []
-
-
-def record(id: int, text: str = "", **fields: Any) -> Record:
-    """A record with a vector of its own."""
-    made = Record(id, text or f"text {id}", float(id), "chat", f"s{id // 3}", "tag")
-    made.vector = np.array([id % 100 + 1, 2, 3], "<f2").tobytes()
-    for name, value in fields.items():
-        setattr(made, name, value)
-    return made
-
-
-class OpenStore:
-    """A store that is written to."""
-
-    def __init__(self, path: Path, create: bool = True) -> None:
-        self.paths = StorePaths(str(path))
-        if create:
-            create_store(self.paths, StoreConfig(dim=3, created_at="now"), derive=no_files)
-        self.lock = StoreLock.acquire(self.paths)
-        self.log = LogWriter.open(self.paths, self.lock, lambda fd: identity_of_file(fd, self.paths.real))
-
-    def put(self, payload: bytes, entries: int = 1, **state: int) -> None:
-        """Log one frame; `state`: counters that change."""
-        after = self.log.state.copy()
-        after.seq += entries
-        for name, value in state.items():
-            setattr(after, name, value)
-        self.log.append(payload, (), after)
-        self.log.commit(sync=False)
-
-    def save(self, *records: Record) -> None:
-        """Log records."""
-        for one in records:
-            self.put(ops.record(one), next_record_id=max(self.log.state.next_record_id, one.id + 1))
-
-    def checkpoint(self, **options: Any) -> Any:
-        """Checkpoint without derived files."""
-        return checkpoint(self.paths, self.lock, self.log, derive=no_files, **options)
-
-    def load(self) -> Columns:
-        """What the file holds."""
-        return schema.open_columns(self.paths)
-
-    def close(self) -> None:
-        """Let everything go."""
-        self.log.close()
-        self.lock.release()
-
-    def reopen(self) -> OpenStore:
-        """As a new process would."""
-        self.close()
-        return OpenStore(Path(self.paths.real), create=False)
+from tests.core.storage.open_store import AUDIT, OpenStore, Seal, no_files, record, texts
 
 
 @pytest.fixture
@@ -103,12 +35,6 @@ def store(tmp_path: Path) -> Iterator[OpenStore]:
     session = OpenStore(tmp_path / "m.h5")
     yield session
     session.close()
-
-
-def texts(session: OpenStore) -> list[str]:
-    """The texts in the file."""
-    with session.load() as found:
-        return list(found.chunks)
 
 
 # ---------------------------------------------------------------- create
@@ -409,22 +335,6 @@ def test_derived_files_may_fail(store: OpenStore) -> None:
 # ---------------------------------------------------------------- signing
 
 
-class Seal:
-    """A signer that writes a mark."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def before(self, file: h5py.File, path: str, *, signed: bool = False) -> None:
-        """Remember what was asked."""
-        self.seen.append(signed)
-
-    def seal(self, file: h5py.File, path: str, changed: Any = None) -> None:
-        """Write the mark."""
-        file["integrity/mark"] = len(file["memory/ids"])
-        self.seen.append(None if changed is None else sorted(changed))
-
-
 def test_signed_store_needs_its_key(store: OpenStore) -> None:
     """Once signed, a checkpoint without the key is refused, and the saves stay in the log."""
     seal = Seal()
@@ -437,162 +347,6 @@ def test_signed_store_needs_its_key(store: OpenStore) -> None:
     assert [False, [0], True, [1]] == seal.seen
     with store.load() as found:
         assert (True, 2) == (found.signed, found.file["integrity/mark"][()])
-
-
-# ---------------------------------------------------------------- adoption
-
-
-def make_foreign(path: Path, count: int) -> None:
-    """A store file in the ancestor's layout that current HDF5 reads."""
-    columns = h5.columns_of(count, dim=2, float16=False)
-    columns.session_rows = [Session("s1", 0, count, "chat", "", 1.7e15)]
-    h5.write(path, columns)
-    with h5.edited(path) as file:
-        file["sessions/end_idxs"][0] = count
-        for name in ("clawmem_format", "store_id", "wal_applied_log", "signed"):
-            del file["meta"].attrs[name]
-        for name in ("meta/checkpoint_id", "meta/log_state", "memory/ids"):
-            del file[name]
-
-
-@pytest.mark.parametrize("log", [None, b"", log_of(save_entry("y", [0.0, 2.0]), save_entry("z", [3.0, 4.0]))])
-def test_older_store_is_taken_over(tmp_path: Path, log: bytes | None) -> None:
-    """A file without an id, with or without a log of the ancestor's, becomes a store of ours, once."""
-    make_foreign(tmp_path / "m.h5", 3)
-    paths = StorePaths(str(tmp_path / "m.h5"))
-    if log is not None:
-        Path(paths.log).write_bytes(log)
-    lock = StoreLock.acquire(paths)
-    with pytest.raises(CheckpointFirst):
-        LogWriter.open(paths, lock, lambda fd: identity_of_file(fd, paths.real))
-    added = ["y", "z"] if log else []
-    assert len(added) == adopt(paths, lock, derive=no_files).entries
-    lock.release()
-    store = OpenStore(tmp_path / "m.h5", create=False)
-    store.save(record(3 + len(added), vector=bytes(8)))
-    store.checkpoint()
-    with store.load() as found:
-        assert ["text 0", "text 1", "text 2", *added, f"text {3 + len(added)}"] == list(found.chunks)
-        assert 1.7e9 == found.session_rows[0].timestamp
-        assert "1.0" == found.format
-    store.close()
-
-
-def test_interrupted_adoption_applies_nothing_twice(tmp_path: Path) -> None:
-    """If the old log is still there after the file was written, the mark in it is believed (defect A1)."""
-    make_foreign(tmp_path / "m.h5", 1)
-    paths = StorePaths(str(tmp_path / "m.h5"))
-    Path(paths.log).write_bytes(log_of(save_entry("y", [0.0, 2.0])))
-    lock = StoreLock.acquire(paths)
-    with h5.failing(("replace",), 2, lasting=True), pytest.raises(StorageError):
-        adopt(paths, lock, derive=no_files)
-    assert b"EHWL" == Path(paths.log).read_bytes()[:4]
-    assert 0 == adopt(paths, lock, derive=no_files).entries
-    with schema.open_columns(paths) as found:
-        assert ["text 0", "y"] == list(found.chunks)
-    lock.release()
-
-
-# ---------------------------------------------------------------- snapshot
-
-
-def test_snapshot_holds_pending_entries(store: OpenStore, tmp_path: Path) -> None:
-    """The copy is whole, of its own, openable by the ancestor; the source is not touched (defect A10)."""
-    store.save(record(0))
-    store.checkpoint()
-    store.save(record(1))
-    before = {name: (tmp_path / name).read_bytes() for name in ("m.h5", "m.h5.wal")}
-    made = snapshot(store.paths, tmp_path / "copy.h5")
-    assert (str(tmp_path / "copy.h5"), 0) == (made.path, made.pending)
-    assert before == {name: (tmp_path / name).read_bytes() for name in before}
-    copy = OpenStore(tmp_path / "copy.h5", create=False)
-    assert [] == copy.log.reports
-    assert ["text 0", "text 1"] == texts(copy)
-    with copy.load() as found, store.load() as source:
-        assert Mark() == found.mark
-        assert (source.store_id, False) == (found.store_id, source.checkpoint_id == found.checkpoint_id)
-    with h5py.File(copy.paths.real) as file:
-        rust_reader_rules.check(file)
-    copy.close()
-
-
-def test_snapshot_into_a_folder_gets_a_name_of_its_own(store: OpenStore, tmp_path: Path) -> None:
-    """Two in a row do not collide (defect A11)."""
-    (tmp_path / "backups").mkdir()
-    made = {snapshot(store.paths, tmp_path / "backups").path for _ in range(3)}
-    assert 3 == len(made)
-    assert all(os.path.basename(path).startswith("snapshot_") and path.endswith("_m.h5") for path in made)
-
-
-@pytest.mark.parametrize("name", ["m.h5", "./m.h5", "m.h5.wal", "m.h5.lock", "m.h5.idx"])
-@pytest.mark.parametrize("force", [False, True])
-def test_snapshot_onto_itself_is_refused(store: OpenStore, tmp_path: Path, name: str, force: bool) -> None:
-    """Neither the store, by whatever name, nor one of its files is a destination."""
-    store.save(record(0))
-    os.link(store.paths.real, tmp_path / "hard.h5")
-    for dest in (tmp_path / name, tmp_path / "hard.h5"):
-        with pytest.raises(InvalidInputError, match="the store itself"):
-            snapshot(store.paths, dest, force=force)
-    assert 1 == store.log.pending
-
-
-def test_snapshot_over_something(store: OpenStore, tmp_path: Path) -> None:
-    """A file, or the log of one, is kept without `force`; with it, nothing of what lay there is picked up (A10)."""
-    store.save(record(0))
-    other = OpenStore(tmp_path / "other.h5")
-    other.save(record(0, "alien"))
-    other.close()
-    for suffix in (".idx", ".keys"):
-        Path(other.paths.real + suffix).write_bytes(b"stale")
-    with pytest.raises(ExistsError):
-        snapshot(store.paths, other.paths.real)
-    os.unlink(other.paths.real)
-    with pytest.raises(ExistsError):
-        snapshot(store.paths, other.paths.real)
-    snapshot(store.paths, other.paths.real, force=True)
-    assert not os.path.exists(other.paths.index)
-    assert not os.path.exists(other.paths.keys)
-    copy = OpenStore(tmp_path / "other.h5", create=False)
-    assert ([], 0, ["text 0"]) == (copy.log.reports, copy.log.pending, texts(copy))
-    copy.close()
-
-
-def test_snapshot_over_a_store_in_use(store: OpenStore, tmp_path: Path) -> None:
-    """Even with `force`, a store that somebody writes to is not replaced."""
-    other = OpenStore(tmp_path / "other.h5")
-    with pytest.raises(LockedError):
-        snapshot(store.paths, other.paths.real, force=True)
-    other.close()
-
-
-def test_signed_store_is_copied_as_a_pair_without_its_key(store: OpenStore, tmp_path: Path) -> None:
-    """Without the key: the signed file byte for byte, and its pending entries in a log; with it: one new file."""
-    store.save(record(0))
-    store.checkpoint(signing=Seal())
-    store.save(record(1))
-    made = snapshot(store.paths, tmp_path / "pair.h5")
-    assert 1 == made.pending
-    assert Path(store.paths.real).read_bytes() == (tmp_path / "pair.h5").read_bytes()
-    pair = OpenStore(tmp_path / "pair.h5", create=False)
-    assert ([], 1) == (pair.log.reports, pair.log.pending)
-    pair.checkpoint(signing=Seal())
-    assert ["text 0", "text 1"] == texts(pair)
-    pair.close()
-    snapshot(store.paths, tmp_path / "merged.h5", signing=Seal())
-    with schema.open_columns(StorePaths(str(tmp_path / "merged.h5"))) as found:
-        assert (["text 0", "text 1"], 2) == (list(found.chunks), found.file["integrity/mark"][()])
-
-
-@pytest.mark.parametrize("name", ["pwrite", "fsync", "link", "copy_range"])
-def test_snapshot_on_a_full_disk(store: OpenStore, tmp_path: Path, name: str) -> None:
-    """A failed snapshot leaves no temporary file and no half copy under the name that was asked for."""
-    store.save(record(0))
-    (tmp_path / "out").mkdir()
-    if name == "copy_range":
-        store.checkpoint(signing=Seal())
-    with h5.failing((name,), 1, lasting=True), pytest.raises(ClawmemError, match="No space left"):
-        snapshot(store.paths, tmp_path / "out" / "copy.h5")
-    assert [] == os.listdir(tmp_path / "out")
 
 
 def test_layout_is_identical_after_a_checkpoint_of_nothing(store: OpenStore) -> None:

@@ -84,7 +84,7 @@ def test_garbled_file_never_gives_a_traceback(tmp_path: Path) -> None:
     h5.fill_tables(columns)
     h5.write(tmp_path / "a.h5", columns)
     data = (tmp_path / "a.h5").read_bytes()
-    chance = random.Random(7)  # noqa: S311
+    chance = random.Random(7)
     refused = 0
     for _ in range(300):
         garbled = bytearray(data)

@@ -138,7 +138,7 @@ def test_log_name_of_the_ancestor() -> None:
 def test_a_file_of_ours_is_no_legacy_store(tmp_path: Path) -> None:
     """The importer refuses a store of this toolchain."""
     h5.write(tmp_path / "a.h5", h5.columns_of(3))
-    with pytest.raises(NotAStoreError, match="not of the 2.1.0 tools"):
+    with pytest.raises(NotAStoreError, match=r"not of the 2\.1\.0 tools"):
         legacy_hdf5.load(str(tmp_path / "a.h5"))
 
 
