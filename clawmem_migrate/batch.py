@@ -28,7 +28,8 @@ class Batch:
     """
 
     __slots__ = (
-        "channels", "chunks", "deleted", "present", "sessions", "source_ids", "tags", "timestamps", "vectors", "weights"
+        "_texts", "channels", "chunks", "deleted", "present", "sessions", "source_ids", "tags", "timestamps", "vectors",
+        "weights",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +40,7 @@ class Batch:
         self.sessions, self.tags, self.timestamps, self.deleted = sessions, tags, timestamps, deleted
         self.vectors, self.present = vectors, present
         self.weights: list[float] | None = None
+        self._texts: list[list[bytes]] | None = None
 
     def __len__(self) -> int:
         return len(self.source_ids)
@@ -83,15 +85,24 @@ class Batch:
             )
             yield record
 
+    def texts(self) -> list[list[bytes]]:
+        """Source ids, chunks, channels, sessions and tags as UTF-8."""
+        if self._texts is None:
+            columns = (self.source_ids, self.chunks, self.channels, self.sessions, self.tags)
+            self._texts = [[text.encode() for text in column] for column in columns]
+        return self._texts
+
     def hashes(self, *, flags: bool = True) -> list[bytes]:
         """SHA-256 of each record's canonical form; without `flags` as if none were deleted."""
-        texts = (self.source_ids, self.chunks, self.channels, self.sessions, self.tags)
         deleted = self.deleted if flags else [False] * len(self)
-        pack, join = _HEAD.pack, b"".join
+        pack, join, size = _HEAD.pack, b"".join, len
         found = []
-        for blob, seconds, gone, *values in zip(self.blobs(), self.timestamps, deleted, *texts, strict=True):
-            source_id, chunk, channel, session, tags = (value.encode() for value in values)
-            head = pack(len(source_id), len(chunk), len(channel), len(session), len(tags), len(blob), seconds, gone)
+        for blob, seconds, gone, source_id, chunk, channel, session, tags in zip(
+            self.blobs(), self.timestamps, deleted, *self.texts(), strict=True
+        ):
+            head = pack(
+                size(source_id), size(chunk), size(channel), size(session), size(tags), size(blob), seconds, gone
+            )
             found.append(sha256(join((head, source_id, chunk, channel, session, tags, blob))).digest())
         return found
 

@@ -100,8 +100,11 @@ def create(source: Source, plan: Plan, dest: str, config: StoreConfig, effort: E
             for batch in source.batches(plan):
                 side.add(batch.hashes())
                 amendment.state.add(batch.source_ids, bytes([SOURCE_DELETED * gone for gone in batch.deleted]))
-                for record in batch.records():
-                    writer.add_record(record)
+                texts = dict(
+                    zip(("source_id", "chunk", "source_channel", "session_id", "tags"), batch.texts(), strict=True)
+                )
+                weights = batch.weights or [1.0] * len(batch)
+                writer.add_columns(texts, batch.timestamps, batch.deleted, weights, batch.vectors)
                 effort.progress.advance(len(batch))
             for session in graph.sessions:
                 writer.add_session(session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from clawmem_migrate.vectors import storage_class
 
 _NUMBERS = {int, float}
 _PLAIN = {"s", "auto"}
+_NUMBER = re.compile(r"-?[0-9]{1,19}(\.[0-9]{1,30})?")
 
 
 class TimeReader:
@@ -62,6 +64,8 @@ class TimeReader:
         try:
             found = datetime.strptime(value, self.format) if self.format else datetime.fromisoformat(value)
         except ValueError:
+            if self.unit == "auto" and _NUMBER.fullmatch(value):  # a number that the column's affinity made a text
+                return self.one(float(value))
             wanted = self.format or "2026-01-31 12:00:00 or RFC 3339"
             return self._refuse(f"is {value[:40]!r}, no time like {wanted}", "set `format` in a --map FILE")
         return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

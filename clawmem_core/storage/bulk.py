@@ -10,6 +10,8 @@ passed the door; memory does not grow with texts or vectors, only by the numbers
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from types import TracebackType
 from typing import Any
 
@@ -49,6 +51,12 @@ class _Spool:
     def append(self, data: bytes) -> None:
         self._waiting += data
         self.edges.append(self.edges[-1] + len(data))
+        if len(self._waiting) >= _GATHERED:
+            self.flush()
+
+    def extend(self, parts: Sequence[bytes]) -> None:
+        self._waiting += b"".join(parts)
+        self.edges.extend(accumulate(map(len, parts), initial=self.edges.pop()))
         if len(self._waiting) >= _GATHERED:
             self.flush()
 
@@ -156,6 +164,30 @@ class BulkWriter:
         self._deleted.append(record.deleted)
         self._weights.append(record.activation)
         return id
+
+    def add_columns(
+        self, texts: Mapping[str, Sequence[bytes]], timestamps: Sequence[float], deleted: Sequence[bool],
+        weights: Sequence[float], vectors: npt.NDArray[Any],
+    ) -> None:  # fmt: skip
+        """Add records that passed the door, many at a time, under the next ids.
+
+        `texts`: UTF-8 by name of a record's field, empty where one is left out; no upsert keys. `vectors`: [n, dim] in
+        the width of the store, zeros for a record without one.
+        """
+        if not self._open:
+            raise ClosedError(path=self.paths.given)
+        count = len(timestamps)
+        first = self._ids[-1] + 1 if self._ids else 0
+        for spool, name in zip(self._texts, _TEXTS, strict=True):
+            spool.extend(texts.get(name) or [b""] * count)
+        rows = np.ascontiguousarray(vectors, self._vectors.dtype)
+        self._vectors.extend([row.tobytes() for row in rows])
+        self._measure()
+        self._norms.frombytes(norms_of(rows).tobytes())
+        self._ids.extend(range(first, first + count))
+        self._times.extend(timestamps)
+        self._deleted.extend(deleted)
+        self._weights.extend(weights)
 
     def _measure(self) -> None:
         """Norms of the latest vectors, many at a time."""
