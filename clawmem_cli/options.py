@@ -29,6 +29,8 @@ SIGNING = (
 #: options of every verb that changes the store
 WRITING = (ACTOR, *SIGNING)
 
+SCOPE = Option("--scope", "path", "Whose memories: a scope file, the only authority on scope.", metavar="FILE")
+
 FILTERS = (
     Option("--source", "text", "Only this source channel; repeat for more.", multiple=True, metavar="CHANNEL"),
     Option("--session", "text", "Only this session; repeat for more.", multiple=True, metavar="ID"),
@@ -54,11 +56,12 @@ _VERBS = (
         ),
     ),
     Verb(
-        "save", "Save one record, or one per line with --ndjson, from stdin or --json.",
+        "save", "Save one record or event, or one per line with --ndjson, from stdin or --json.",
         (
             Option("--json", "text", "The record as one JSON object; - reads stdin.", metavar="OBJECT"),
             Option("--ndjson", "flag", "One record per line of stdin, one answer per line."),
             Option("--key", "text", "Upsert key: replace the record that has it.", metavar="KEY"),
+            SCOPE,
             Option("--no-sync", "flag", "Answer before the disk has it."),
             Option("--strict-keys", "flag", "Refuse a record with a key that nothing reads."),
             *WRITING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clawmem_cli import jsonin, output
 from clawmem_core import door
-from clawmem_core.errors import InvalidInputError, KeyFileError, UsageError
+from clawmem_core.errors import HeldError, InvalidInputError, KeyFileError, UsageError
 from clawmem_core.storage import fs
 from clawmem_core.writer import Writer
 
@@ -25,6 +25,10 @@ def run(args: Arguments) -> int:
         return run_stream(args)
     require_key_file(args)
     fields = jsonin.read_object(args.json)
+    if "eventType" in fields:
+        return _save_event(args, fields)
+    if args.scope is not None:
+        raise no_event()
     if args.key is not None:
         _put_key(fields, args.key)
     unknown = door.unknown_keys(fields, args.strict_keys)
@@ -35,12 +39,46 @@ def run(args: Arguments) -> int:
         writer.commit(sync=not args.no_sync)
         output.document({"status": status, "index": index, "count": writer.state.rows})
         warn_unknown(unknown)
-        output.reports(writer.reports)
-        if writer.pending > writer.threshold() or writer.checkpoint_each_time:
-            from clawmem_cli.writing import checkpoint_if_due
-
-            checkpoint_if_due(args, writer, before)
+        _finish(args, writer, before)
     return 0
+
+
+def _save_event(args: Arguments, fields: dict[str, Any]) -> int:
+    """Save an event and print {"status", "index", "count", "id"}. Raises HeldError after it was stored for review."""
+    from clawmem_cli.scopes import read_scope
+    from clawmem_core.contract.saving import save_event
+
+    if args.key is not None:
+        raise UsageError(detail="an event has an id of its own; it takes no --key")
+    scope = None if args.scope is None else read_scope(args.scope)
+    with Writer.open(args.path, args.lock_timeout, args.actor) as writer:
+        before = writer.pending
+        saved = save_event(writer, fields, scope)
+        writer.commit(sync=not args.no_sync)
+        output.document({"status": saved.status, "index": saved.index, "count": writer.state.rows, "id": saved.id})
+        _finish(args, writer, before)
+    if saved.status == "pending":
+        raise held(saved.id)
+    return 0
+
+
+def held(id: str) -> HeldError:
+    """What a save of a rejected value ends with."""
+    return HeldError(detail=f"fact {id} says what was rejected before; it is stored and waits for review")
+
+
+def no_event() -> InvalidInputError:
+    """What --scope says to a plain record."""
+    return InvalidInputError(field="--scope", detail="takes events; a record without eventType has no scope")
+
+
+def _finish(args: Arguments, writer: Writer, before: int) -> None:
+    """What follows an acknowledged save. `before`: entries pending before it."""
+    output.reports(writer.reports)
+    if writer.pending > writer.threshold() or writer.checkpoint_each_time:
+        from clawmem_cli.writing import checkpoint_if_due
+
+        checkpoint_if_due(args, writer, before)
 
 
 def require_key_file(args: Arguments) -> None:

@@ -1,4 +1,4 @@
-"""`clawmem save --ndjson`: one record a line, one answer a line, committed in groups.
+"""`clawmem save --ndjson`: one record or event a line, one answer a line, committed in groups.
 
 Invariants: a line is answered only after it is durable; a group is committed and answered when stdin has nothing to
 read, or at 64 lines or 1 MiB; while stdin is idle the lock is free; a refused line changes nothing and never stops the
@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 from clawmem_cli import output
 from clawmem_cli.jsonin import LineParser
 from clawmem_cli.lines import Idle, numbered_lines
-from clawmem_cli.save import warn_unknown
+from clawmem_cli.progress import tracked
+from clawmem_cli.save import no_event, warn_unknown
+from clawmem_cli.scopes import read_scope
 from clawmem_cli.writing import signing_of, tell
 from clawmem_core import door
-from clawmem_core.errors import ClawmemError, PartialError
+from clawmem_core.contract.saving import save_event
+from clawmem_core.errors import ClawmemError, HeldError, PartialError
 from clawmem_core.writer import Writer
 
 if TYPE_CHECKING:
@@ -37,7 +40,8 @@ class _Stream:
         self.writer: Writer | None = None
         self.answers: list[bytes] = []
         self.bytes = 0
-        self.tally = {"saved": 0, "updated": 0, "refused": 0}
+        self.scope = None if args.scope is None else read_scope(args.scope)
+        self.tally = {"saved": 0, "updated": 0, "exists": 0, "pending": 0, "refused": 0}
         self.unknown: dict[str, None] = {}
 
     def take(self, number: int, line: bytes) -> None:
@@ -48,11 +52,14 @@ class _Stream:
         writer = self.writer
         try:
             fields = self.parser.parse(line)
-            for name in door.unknown_keys(fields, self.args.strict_keys):
-                if name not in self.unknown and len(self.unknown) < 1000:
-                    self.unknown[name] = None
-                    warn_unknown([name])
-            status, index = writer.save(door.object_record(fields, writer.header.dim, writer.float16))
+            if "eventType" in fields:
+                saved = save_event(writer, fields, self.scope)
+                status, index = saved.status, saved.index
+            elif self.scope is not None:
+                raise no_event()
+            else:
+                self._warn(fields)
+                status, index = writer.save(door.object_record(fields, writer.header.dim, writer.float16))
         except ClawmemError as problem:
             if problem.exit not in OF_A_LINE:
                 raise
@@ -63,6 +70,13 @@ class _Stream:
         self.bytes += len(line)
         if len(self.answers) >= _GROUP_LINES or self.bytes >= _GROUP_BYTES:
             self.commit()
+
+    def _warn(self, fields: dict[str, Any]) -> None:
+        """Tell each key that nothing reads once; --strict-keys raises UnknownKeyError."""
+        for name in door.unknown_keys(fields, self.args.strict_keys):
+            if name not in self.unknown and len(self.unknown) < 1000:
+                self.unknown[name] = None
+                warn_unknown([name])
 
     def refuse(self, number: int, problem: ClawmemError) -> None:
         """Answer a line with its error."""
@@ -93,10 +107,10 @@ class _Stream:
 
 
 def run_stream(args: Arguments) -> int:
-    """Save every line of stdin; exit 3 when some were refused."""
+    """Save every line of stdin; exit 3 when some were refused, else 16 when some are held for review."""
     stream = _Stream(args)
     try:
-        for item in numbered_lines():
+        for item in tracked(numbered_lines(), "saving"):
             if isinstance(item, Idle):
                 stream.rest()
             elif isinstance(item.content, ClawmemError):
@@ -110,4 +124,6 @@ def run_stream(args: Arguments) -> int:
     output.summary({"lines": total, **stream.tally})
     if refused:
         raise PartialError(refused=refused, total=total)
+    if stream.tally["pending"]:
+        raise HeldError(detail=f"{stream.tally['pending']} facts say what was rejected before; they wait for review")
     return 0

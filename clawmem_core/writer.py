@@ -19,7 +19,7 @@ from clawmem_core.errors import ClawmemError, NoStoreError, NotAStoreError, Sign
 from clawmem_core.storage import fs, keys, ops
 from clawmem_core.storage.lock import StoreLock
 from clawmem_core.storage.log import LogWriter
-from clawmem_core.storage.log_format import FLOAT16, NO_WAL, SIGNED, Identity, Key
+from clawmem_core.storage.log_format import FLOAT16, NO_WAL, PURGE_PENDING, SIGNED, Identity, Key
 from clawmem_core.storage.log_recovery import CheckpointFirst
 from clawmem_core.storage.paths import StorePaths
 
@@ -27,8 +27,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from clawmem_core.model import Record
     from clawmem_core.integrity.signing import Signing
+    from clawmem_core.model import Record
     from clawmem_core.storage.checkpoint import CheckpointResult
     from clawmem_core.storage.log_format import LogHeader, LogState
     from clawmem_core.storage.log_reports import Report
@@ -39,12 +39,15 @@ STREAM_ENTRIES, STREAM_BYTES = 50_000, 64 << 20  # how far a stream lets its log
 
 
 class Staged:
-    """One frame to be: its operations, keys, the state after it, and how many entries it counts."""
+    """One frame to be: its operations, keys, the state after it, how many entries it counts, its state flags."""
 
-    __slots__ = ("entries", "keys", "operations", "state")
+    __slots__ = ("entries", "keys", "operations", "state", "state_flags")
 
-    def __init__(self, operations: bytes, keys: Sequence[Key], state: LogState, entries: int) -> None:
+    def __init__(
+        self, operations: bytes, keys: Sequence[Key], state: LogState, entries: int, state_flags: int
+    ) -> None:
         self.operations, self.keys, self.state, self.entries = operations, keys, state, entries
+        self.state_flags = state_flags
 
 
 class Writer:
@@ -58,8 +61,8 @@ class Writer:
         self.actor = actor
         self.state: LogState = log.state.copy()
         self._staged: list[Staged] = []
-        self._keys: dict[str, int] = {}  # upsert keys staged and not yet committed
-        self._operation = ("", 0)  # name and target of the first staged operation, for the audit line
+        self._keys: dict[tuple[str, bytes], Key] = {}  # staged and not yet committed
+        self._operation = ("", 0, 0)  # name, target and flags of the first staged operation, for the audit line
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], lock_timeout: float = 0.0, actor: str | None = None) -> Writer:
@@ -133,9 +136,10 @@ class Writer:
                 record.id = before
                 active -= record.deleted
             if record.key:
-                gone = record.deleted
-                found_keys.append(Key(upsert_key(record.key), bytes(16), record.id, "K", GONE if gone else LIVE))
-                self._keys[record.key] = -1 if gone else record.id
+                status = GONE if record.deleted else LIVE
+                key = Key(upsert_key(record.key), bytes(16), record.id, "K", status)
+                found_keys.append(key)
+                self._keys["K", key.key] = key
             answers.append(("saved" if before is None else "updated", record.id))
             parts.append(ops.record(record))
         self.stage(
@@ -158,8 +162,13 @@ class Writer:
         next_entity_id: int | None = None,
         event_rows: int = 0,
         record_us: int | None = None,
+        audit_flags: int = 0,
+        state_flags: int = 0,
     ) -> None:
-        """Stage one frame. `rows`, `active`, `event_rows` are differences; `operation` and `target` go to the audit."""
+        """Stage one frame. `rows`, `active`, `event_rows` are differences.
+
+        `operation`, `target` and `audit_flags` go to the audit line, `state_flags` to this and all later frames.
+        """
         state = self.state.copy()
         state.seq += entries
         state.rows += rows
@@ -172,8 +181,10 @@ class Writer:
         if record_us is not None:
             state.last_record_us = record_us
         if not self._staged:
-            self._operation = (operation, target)
-        self._staged.append(Staged(operations, keys, state, entries))
+            self._operation = (operation, target, audit_flags)
+        for key in keys:
+            self._keys[key.kind, key.key] = key
+        self._staged.append(Staged(operations, keys, state, entries, state_flags))
         self.state = state
 
     def record_time(self) -> int:
@@ -182,7 +193,7 @@ class Writer:
 
     # ------------------------------------------------------------ committing
 
-    def commit(self, sync: bool = True, flags: int = 0) -> None:
+    def commit(self, sync: bool = True) -> None:
         """Write everything staged with one audit line; with `sync`, durably before this returns.
 
         Raises StorageError (nothing of the group is stored) or UncertainWriteError (the sync failed).
@@ -193,7 +204,7 @@ class Writer:
         self._keys.clear()
         before = self.log.state.copy()
         last = staged[-1]
-        name, target = self._operation
+        name, target, flags = self._operation
         digest = sha256_digest(b"".join(frame.operations for frame in staged))[:4]
         line = audit.audit_line(
             last.state.audit_head, clock.now_us(), name, self.actor, target,
@@ -204,7 +215,7 @@ class Writer:
         last.state.audit_head = line[-32:]
         try:
             for frame in staged:
-                self.log.append(frame.operations, frame.keys, frame.state)
+                self.log.append(frame.operations, frame.keys, frame.state, state_flags=frame.state_flags)
             self.log.commit(sync)
         except BaseException:
             self.log.rollback()
@@ -213,6 +224,11 @@ class Writer:
         self.state = self.log.state.copy()
 
     # ------------------------------------------------------------ checkpoints
+
+    @property
+    def checkpoint_each_time(self) -> bool:
+        """Whether every change wants a checkpoint: a store without log, or one whose log still holds purged texts."""
+        return bool(self.header.flags & NO_WAL or self.log.state_flags & PURGE_PENDING)
 
     def threshold(self) -> int:
         """How many entries may be pending before a checkpoint is due (design § 4)."""
@@ -235,7 +251,7 @@ class Writer:
         Returns whether one happened, and warnings. A failure is a warning: what was saved stays durable in the log. It
         is tried again a tenth of the threshold later.
         """
-        if not self.header.flags & NO_WAL:
+        if not self.checkpoint_each_time:
             limit = self.threshold()
             step = max(limit // 10, 1)
             if self.pending <= limit or (before > limit and (before - limit) // step == (self.pending - limit) // step):
@@ -244,7 +260,7 @@ class Writer:
 
     def stream_checkpoint_due(self) -> bool:
         """Whether a stream has let the log grow far enough."""
-        return self.pending > STREAM_ENTRIES or self.log.size > STREAM_BYTES or bool(self.header.flags & NO_WAL)
+        return self.pending > STREAM_ENTRIES or self.log.size > STREAM_BYTES or self.checkpoint_each_time
 
     def automatic_checkpoint(self, signing: Signing | None = None) -> tuple[bool, list[str]]:
         """`checkpoint`, its errors as warnings."""
@@ -259,17 +275,15 @@ class Writer:
 
     def find_key(self, key: str) -> int | None:
         """The live record with this upsert key, or None."""
-        if key in self._keys:
-            return self._keys[key] if self._keys[key] >= 0 else None
         found = self.find("K", upsert_key(key))
         return found.record_id if found is not None and found.status == LIVE else None
 
     def find(self, kind: str, key: bytes) -> Key | None:
-        """The newest entry of the key table (log first, then `.keys`), or None.
+        """The newest entry of the key table (what is staged, then the log, then `.keys`), or None.
 
         Where `.keys` cannot be used it is rebuilt from the HDF5 file: slower, never wrong (log-v4.md § 8).
         """
-        pending = self.log.find_key(key, kind)
+        pending = self._keys.get((kind, key)) or self.log.find_key(key, kind)
         if pending is not None:
             return pending
         answer = keys.lookup(self.paths.keys, self.header.base_checkpoint_id, key, kind)

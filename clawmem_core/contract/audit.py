@@ -34,7 +34,7 @@ _NAMES: Final = (
     "create", "save", "update", "delete", "undelete", "compact", "session", "entity", "relation", "alias",
     "activation", "tick", "config", "event", "replace", "retract", "expire", "review-approve", "review-reject", "purge",
     "import", "refused-scope", "refused-forged-id", "refused-conflict", "held", "read-all-scopes", "rotate-key", "sign",
-    "snapshot", "recover",
+    "snapshot", "recover", "refused-review", "refused-purge",
 )  # fmt: skip
 OPS: Final = {name: number for number, name in enumerate(_NAMES, start=1)}
 

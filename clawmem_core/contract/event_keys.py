@@ -2,7 +2,7 @@
 
 Kinds: P (label, event id, scope key): this very event; S (scope key, session, source event): the turn an episode came
 from; V (value key, which covers the scope): a tombstoned value. Invariant: the keys of a row depend on that row alone,
-so a checkpoint rebuilds the table from the events and gets what each save wrote.
+so a checkpoint rebuilds the table from the events and gets what each save wrote. HOT.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from clawmem_core.storage.ops import EventRow, ValueRow
 
-EPISODE = 1  # index into ops.LABELS
+EPISODE, FACT = 1, 2  # indices into ops.LABELS
 IN_FORCE, LIFTED = 1, 2  # status of a V key
+REPLACED = "\ufffd"  # stands in a column for what the column cannot hold
 
 
 def identity_key(label: int, event_id: bytes, scope_key: bytes) -> bytes:
@@ -43,17 +44,39 @@ def payload_digest(payload: bytes) -> bytes:
     return sha256_digest(payload)[:16]
 
 
+def exact_session(row: EventRow) -> str:
+    """The session of an episode exactly as in its payload."""
+    return _exact(row, row.session, "externalSessionId")
+
+
+def exact_source(row: EventRow) -> str:
+    """The source event of a row exactly as in its payload; "" for none."""
+    return _exact(row, row.source_event, "sourceEventId")
+
+
+def _exact(row: EventRow, column: str, member: str) -> str:
+    """A column, or what it stands for: the payload is parsed only where the column shows that it could not hold it."""
+    if REPLACED not in column:
+        return column
+    text: str = parse_json(row.payload).get(member, "")
+    return text
+
+
 def event_keys(row: EventRow) -> Iterator[Key]:
     """The keys of an event's first version; later versions keep them."""
     digest = payload_digest(row.payload)
     yield Key(identity_key(row.label, row.event_id, row.scope_key), digest, row.record_id, "P", row.status)
-    if row.label == EPISODE:
-        event = parse_json(row.payload)
-        source = event.get("sourceEventId") or ""
-        if source:
-            yield Key(source_key(row.scope_key, event["externalSessionId"], source), digest, row.record_id, "S", 0)
+    if row.label == EPISODE and row.source_event:
+        key = source_key(row.scope_key, exact_session(row), exact_source(row))
+        yield Key(key, digest, row.record_id, "S", 0)
 
 
 def value_key_of(row: ValueRow) -> Key:
-    """The key of a value tombstone."""
-    return Key(value_key_bytes(row.value_key), bytes(16), 0, "V", LIFTED if row.lifted else IN_FORCE)
+    """The key of a value tombstone. Its `record_id` is the whole second in which the tombstone ends, 0 for never."""
+    ends = 0 if row.expires == float("inf") else max(-int(-row.expires // 1), 1)
+    return Key(value_key_bytes(row.value_key), bytes(16), ends, "V", LIFTED if row.lifted else IN_FORCE)
+
+
+def in_force(key: Key | None, now: float) -> bool:
+    """Whether a V key says that the value is rejected at time `now` (seconds)."""
+    return key is not None and key.status == IN_FORCE and (key.record_id == 0 or now < key.record_id)

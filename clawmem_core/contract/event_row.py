@@ -7,8 +7,7 @@ it, in which U+0000 and lone surrogates read as U+FFFD; ids and the scope key in
 from __future__ import annotations
 
 from clawmem_core.contract.canonical import canonical_ascii, parse_json
-from clawmem_core.contract.digest import sha256_digest
-from clawmem_core.contract.lifecycle import initial_status, value_key
+from clawmem_core.contract.lifecycle import initial_status
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.contract.validate import MEMORY_FACT, event_identity, event_label
 from clawmem_core.storage.ops import LABELS, NO_ID, TRUSTS, EventRow
@@ -63,24 +62,6 @@ def storable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
-
-
-def key_parts(event: Mapping[str, Any]) -> dict[str, tuple[bytes, ...]]:
-    """What an event must be unique in, by kind of look-up key (log-v4.md § 8); every part has a fixed length.
-
-    "P": label, id and scope key. "S", of an episode with a source event: scope key and digest of session and source
-    event. "V", of a fact: its value key, under which a tombstone may lie.
-    """
-    label = event_label(event)
-    scope = bytes.fromhex(scope_key(event))
-    _, identity = event_identity(event)
-    parts: dict[str, tuple[bytes, ...]] = {"P": (bytes([LABELS.index(label)]), bytes.fromhex(identity), scope)}
-    if label == MEMORY_FACT:
-        parts["V"] = (value_key(scope, event["subjectKey"], event["kind"], event["text"]),)
-    elif event.get("sourceEventId"):
-        source = canonical_ascii([event["externalSessionId"], event["sourceEventId"]])
-        parts["S"] = (scope, sha256_digest(source))
-    return parts
 
 
 def recalled_memory(row: EventRow, score: float) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def test_every_line_has_an_answer_in_order(store: Callable[..., Answer], conform
     expected = [(1, "saved", 0), (3, "refused", None), (4, "saved", 1), (5, "updated", 1), (6, "refused", None)]
     assert expected == found
     assert (3, "partial") == (answer.code, answer.error["code"])
-    assert [{"lines": 5, "saved": 2, "updated": 1, "refused": 2}] == answer.summaries
+    assert [{"lines": 5, "saved": 2, "updated": 1, "exists": 0, "pending": 0, "refused": 2}] == answer.summaries
     assert ["one", "v2"] == [row["chunk"] for row in store("export").lines]
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clawmem_core.writer import Writer
 from tests.cli.conftest import ROOT, Answer, environment
+from tests.core.contract.events import fact
 
 HEAVY = {"numpy", "h5py", "typer", "rich", "cryptography", "json", "re", "orjson", "dataclasses", "typing", "enum",
          "collections", "pathlib", "hashlib", "functools", "inspect", "contextlib", "logging", "datetime", "argparse",
@@ -51,6 +53,15 @@ def test_save_loads_nothing_heavy(checkpointed: Path) -> None:
     record = '{"chunk":"x","embedding":[1,2,3,4]}'
     assert set() == HEAVY & loaded(checkpointed, "save", stdin=record)
     assert set() == HEAVY & loaded(checkpointed, "save", "--key", "k", stdin=record)
+
+
+def test_save_of_an_event_loads_nothing_heavy(checkpointed: Path) -> None:
+    """New, and known from the key table."""
+    event = json.dumps(fact())
+    assert set() == HEAVY & loaded(checkpointed, "save", stdin=event)
+    with Writer.open(checkpointed) as writer:
+        writer.checkpoint()
+    assert set() == HEAVY & loaded(checkpointed, "save", stdin=event)
 
 
 @pytest.mark.parametrize("words", [["recall", "3"], ["recall", "30"], ["stats"], ["agents-md"]], ids=" ".join)

@@ -90,29 +90,6 @@ def test_a_row_survives_the_log(event: dict[str, Any]) -> None:
     assert {name: getattr(decoded, name) for name in row.__slots__} == {n: getattr(row, n) for n in row.__slots__}
 
 
-def test_key_parts() -> None:
-    """P tells scopes and labels apart, S sessions and sources, V values; all parts have fixed lengths."""
-    assert {kind: [len(part) for part in parts] for kind, parts in event_row.key_parts(EPISODE).items()} == {
-        "P": [1, 32, 32],
-        "S": [32, 32],
-    }
-    assert {kind: [len(part) for part in parts] for kind, parts in event_row.key_parts(FACT).items()} == {
-        "P": [1, 32, 32],
-        "V": [32],
-    }
-    other = event_row.key_parts({**EPISODE, "profileId": "q"})
-    assert other["P"] != event_row.key_parts(EPISODE)["P"]
-    assert other["S"] != event_row.key_parts(EPISODE)["S"]
-    later_turn = {**EPISODE, "turnIndex": 9, "userText": "other"}
-    assert event_row.key_parts(later_turn)["S"] == event_row.key_parts(EPISODE)["S"]
-    shifted = {**EPISODE, "externalSessionId": "s\ud800e", "sourceEventId": "\0"}
-    assert event_row.key_parts(shifted)["S"] != event_row.key_parts(EPISODE)["S"]
-    assert "S" not in event_row.key_parts({**EPISODE, "sourceEventId": ""})
-    again = {**FACT, "runtime": "hermes", "sourceEventId": "later", "text": " TEA "}
-    assert event_row.key_parts(again)["V"] == event_row.key_parts(FACT)["V"]
-    assert event_row.key_parts(again)["P"] != event_row.key_parts(FACT)["P"]
-
-
 def test_recalled_memory_prints() -> None:
     """A row prints with its exact text, its time, trust and mark."""
     row = _row(EPISODE).changed(marked=True)
