@@ -7,9 +7,11 @@ change of a name or not. Nothing is kept longer or torn finer than a disk with a
 
 from __future__ import annotations
 
+import copy
 import errno
 import fcntl
 import itertools
+import mmap
 import os
 import random
 import stat
@@ -72,6 +74,10 @@ def _surviving(rng: random.Random, offset: int, length: int) -> list[tuple[int, 
     return [sector for sector in sectors if rng.random() < 0.5]
 
 
+Names = dict[str, Inode]
+Image = tuple[Names, Names, list[list[tuple[str, Inode | None]]]]  # names, durable names, pending changes of names
+
+
 class SimulatedLayer:
     """Takes the place of `fs.RealLayer`. `before(operation, path)` is called first by every one and may raise.
 
@@ -108,6 +114,15 @@ class SimulatedLayer:
         for inode in {inode.number: inode for inode in names.values()}.values():
             inode.lose_power(rng)
         self.names, self.durable_names, self.pending_names = names, dict(names), []
+
+    def image(self) -> Image:
+        """The disk and its cache as they are now, for `restore`."""
+        return copy.deepcopy((self.names, self.durable_names, self.pending_names))
+
+    def restore(self, image: Image) -> None:
+        """Every process dies, and the disk and its cache are those of an image again."""
+        self.kill()
+        self.names, self.durable_names, self.pending_names = copy.deepcopy(image)
 
     def _call(self, operation: str, path: str) -> None:
         self.counts[operation] = self.counts.get(operation, 0) + 1
@@ -237,8 +252,10 @@ class SimulatedLayer:
         else:
             held[fd] = exclusive
 
-    def mmap(self, fd: int, size: int) -> bytes:
-        return bytes(self._file(fd).data[:size])
+    def mmap(self, fd: int, size: int) -> mmap.mmap:
+        mapped = mmap.mmap(-1, size)
+        mapped[:] = bytes(self._file(fd).data[:size])
+        return mapped
 
     def copy_range(self, source: int, target: int, count: int, source_offset: int, target_offset: int) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -253,9 +270,12 @@ def _apply(names: dict[str, Inode], change: list[tuple[str, Inode | None]]) -> N
 
 
 def _described(inode: Inode | None) -> os.stat_result:
+    """A stat_result. All times are 0: who tells files apart by their times would see none differ."""
     if inode is None:
-        return os.stat_result((stat.S_IFDIR | 0o700, 0, 1, 2, os.getuid(), os.getgid(), 0, 0, 0, 0))
-    return os.stat_result((inode.mode, inode.number, 1, 1, os.getuid(), os.getgid(), len(inode.data), 0, 0, 0))
+        fields = (stat.S_IFDIR | 0o700, 0, 1, 2, os.getuid(), os.getgid(), 0, 0, 0, 0)
+    else:
+        fields = (inode.mode, inode.number, 1, 1, os.getuid(), os.getgid(), len(inode.data), 0, 0, 0)
+    return os.stat_result(fields, {"st_atime_ns": 0, "st_mtime_ns": 0, "st_ctime_ns": 0})
 
 
 @contextmanager
