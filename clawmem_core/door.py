@@ -40,6 +40,9 @@ VECTOR_KEYS = ("embedding", "embedding_f32", "embedding_f16")
 OBJECT_KEYS = ENTRY_KEYS.union(VECTOR_KEYS, ("index", "deleted", "activation"))
 
 _NUMBERS = {int, float}
+# the upper byte of a little-endian float16: of all finite values, of the largest ones and of the smallest
+_FINITE_HIGH = bytes(high for high in range(256) if high & 0x7C != 0x7C)
+_HIGHEST, _LOWEST = 0x7B, 0xFB
 _formats: dict[tuple[str, int], struct.Struct] = {}
 
 
@@ -144,40 +147,49 @@ def vector_from_bytes(data: bytes, width: int, dim: int, float16: bool) -> bytes
     """Little-endian float32 (width 4) or float16 (width 2) bytes as the store holds them; refuses as `vector` does."""
     if len(data) != width * dim:
         raise DimensionError(expected=dim, given=len(data) // width if len(data) % width == 0 else len(data) / width)
-    values = _format("e" if width == 2 else "f", dim).unpack(data)
     if width == 2 and float16:
-        _finite(values)
-        _nonzero(values)
-        return data
+        if data[1::2].translate(None, _FINITE_HIGH):
+            raise InvalidVectorError(detail="holds NaN or infinity")
+        return _nonzero_half(data)
+    values = _format("e" if width == 2 else "f", dim).unpack(data)
     return _stored(values, _format("f", dim).pack(*values) if width == 2 else data, dim, float16)
 
 
 def _stored(values: Sequence[float], float32: bytes, dim: int, float16: bool) -> bytes:
     """Float32 values, already packed as `float32`, in the width of the store."""
-    _finite(values)
-    if not float16:
-        _nonzero(values)
-        return float32
-    if max(values) > FLOAT16_MAX or min(values) < -FLOAT16_MAX:
-        raise InvalidVectorError(
-            detail=f"holds {max(values, key=abs):g}, beyond the ±65504 of float16",
-            hint="scale the vectors, or create the store with --f32",
-        )
-    packer = _format("e", dim)
-    data = packer.pack(*values)
-    _nonzero(packer.unpack(data))
-    return data
-
-
-def _finite(values: Sequence[float]) -> None:
     total = sum(values)  # NaN or infinite if and only if one of the values is: float32 sums cannot overflow float64
     if total - total != 0.0:
         raise InvalidVectorError(detail="holds NaN or infinity")
+    if not float16:
+        if not any(values):
+            raise _all_zeros()
+        return float32
+    try:
+        data = _format("e", dim).pack(*values)
+    except OverflowError:
+        raise _beyond_half(values) from None
+    high = data[1::2]
+    if (_HIGHEST in high or _LOWEST in high) and not -FLOAT16_MAX <= min(values) <= max(values) <= FLOAT16_MAX:
+        raise _beyond_half(values)  # a value just above the limit is rounded to it without an error
+    return _nonzero_half(data)
 
 
-def _nonzero(values: Sequence[float]) -> None:
-    if not any(values):
-        raise InvalidVectorError(detail="is all zeros (after rounding)", hint="leave the vector out if there is none")
+def _nonzero_half(data: bytes) -> bytes:
+    """Little-endian float16 bytes, unless every value is +0 or -0."""
+    if not data[1::2].translate(None, b"\x00\x80") and not data[::2].strip(b"\x00"):
+        raise _all_zeros()
+    return data
+
+
+def _all_zeros() -> InvalidVectorError:
+    return InvalidVectorError(detail="is all zeros (after rounding)", hint="leave the vector out if there is none")
+
+
+def _beyond_half(values: Sequence[float]) -> InvalidVectorError:
+    return InvalidVectorError(
+        detail=f"holds {max(values, key=abs):g}, beyond the ±65504 of float16",
+        hint="scale the vectors, or create the store with --f32",
+    )
 
 
 def object_vector(fields: dict[str, Any], dim: int, float16: bool) -> bytes | None:

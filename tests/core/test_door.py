@@ -207,3 +207,25 @@ def test_config_refused(settings: dict[str, object]) -> None:
     """A setting outside its range is refused."""
     with pytest.raises(InvalidInputError):
         door.config(StoreConfig(**settings))
+
+
+def test_every_half_is_judged_by_its_value() -> None:
+    """All 65,536 float16 patterns: finite ones pass unchanged, but for a lone zero of either sign."""
+    for bits in range(65_536):
+        data = struct.pack("<H", bits)
+        (value,) = struct.unpack("<e", data)
+        if value - value != 0 or value == 0:
+            with pytest.raises(InvalidVectorError):
+                door.vector_from_bytes(data, 2, 1, True)
+        else:
+            assert data == door.vector_from_bytes(data, 2, 1, True)
+            assert data + bytes(2) == door.vector_from_bytes(data + bytes(2), 2, 2, True)
+
+
+@pytest.mark.parametrize("value", [65504.0, -65504.0, 65503.9])
+def test_the_largest_half_is_allowed(value: float) -> None:
+    """And nothing above it, though float16 would round it down."""
+    assert door.vector([value], 1, True)
+    for beyond in (65504.01, 65519.0, 65520.0, 1e30):
+        with pytest.raises(InvalidVectorError, match="65504"):
+            door.vector([beyond if value > 0 else -beyond], 1, True)
