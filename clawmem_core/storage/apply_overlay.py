@@ -125,7 +125,8 @@ def _apply_events(columns: Columns, overlay: Overlay) -> None:
         for event in columns.events:
             if event.recorded_to == 0:
                 event.recorded_to = overlay.closed.get((event.label, event.event_id, event.scope_key), 0)
-    columns.events.extend(overlay.events)
+    if overlay.events:
+        columns.events.extend(overlay.events)
     if overlay.values:
         values = {(row.scope_key, row.value_key): row for row in columns.values}
         values.update(overlay.values)

@@ -207,7 +207,7 @@ def check_signing(columns: Columns, signing: Signing | None, paths: StorePaths, 
 def counters(columns: Columns, state: LogState, next_id: int) -> LogState:
     """The counters of the new file: the log's, with what the rows themselves say."""
     state = state.copy()
-    state.rows, state.active, state.event_rows = columns.count, columns.active, len(columns.events)
+    state.rows, state.active, state.event_rows = columns.count, columns.active, columns.event_count
     last = int(columns.ids[-1]) + 1 if columns.count else 0
     state.next_record_id = max(state.next_record_id, next_id, last)
     state.next_entity_id = max([state.next_entity_id, *(row.id + 1 for row in columns.entity_rows)])
@@ -255,7 +255,7 @@ def read_back(fd: int, path: str, columns: Columns) -> Identity:
                 np.array_equal(getattr(found, name), getattr(columns, name))
                 for name in ("ids", "timestamps", "tombstones", "norms", "activation")
             )
-            and len(found.events) == len(columns.events)
+            and found.event_count == columns.event_count
             and len(found.audit) == len(columns.audit)
         )
         last = max(columns.count - 1, 0)
@@ -307,7 +307,9 @@ def derive_files(paths: StorePaths, derive: Derive) -> list[str]:
 def identity_of(columns: Columns) -> Identity:
     """What a log needs to know of the file behind `columns`."""
     config = columns.config
-    flags = (FLOAT16 if config.float16 else 0) | (SIGNED if columns.signed else 0) | (EVENTS if columns.events else 0)
+    flags = (
+        (FLOAT16 if config.float16 else 0) | (SIGNED if columns.signed else 0) | (EVENTS if columns.event_count else 0)
+    )
     flags |= (QUANTIZED if config.quantized_index else 0) | (0 if config.wal_enabled else NO_WAL)
     state = LogState.unpack(columns.log_state) if columns.log_state else counters(columns, LogState(), 0)
     return Identity(

@@ -8,7 +8,7 @@ numbers, or not at all: DamagedError names dataset and row. References to record
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -214,7 +214,8 @@ class Columns:
         self.entity_rows: list[Entity] = []
         self.relation_rows: list[Relation] = []
         self.alias_rows: list[Alias] = []
-        self.events: list[EventRow] = []
+        self._events: list[EventRow] = []
+        self._later_events: tuple[int, Callable[[], list[EventRow]]] | None = None
         self.values: list[ValueRow] = []
         self.audit = b""
         self.file: Any = None
@@ -233,6 +234,26 @@ class Columns:
     def active(self) -> int:
         """Rows that are not deleted."""
         return len(self.ids) - int(np.count_nonzero(self.tombstones))
+
+    @property
+    def events(self) -> list[EventRow]:
+        """Every version of every event, read from the file when first asked for (a checkpoint's look-back is not)."""
+        if self._later_events is not None:
+            self._events, self._later_events = self._later_events[1](), None
+        return self._events
+
+    @events.setter
+    def events(self, rows: list[EventRow]) -> None:
+        self._events, self._later_events = rows, None
+
+    @property
+    def event_count(self) -> int:
+        """Versions of events."""
+        return len(self._events) if self._later_events is None else self._later_events[0]
+
+    def defer_events(self, count: int, read: Callable[[], list[EventRow]]) -> None:
+        """`read` gives the `count` versions of events when they are first asked for."""
+        self._later_events = (count, read)
 
     def close(self) -> None:
         """Close the file behind the columns; they cannot be read afterwards."""

@@ -85,7 +85,8 @@ def load(file: h5py.File, columns: Columns) -> None:
     path = columns.path
     group, audit = hdf5_file.find(file, "events", path), hdf5_file.find(file, "audit", path)
     if isinstance(group, h5py.Group):
-        columns.events = _load_events(group, path)
+        count = len(_array(group, "labels", path, np.dtype("u1"), None))
+        columns.defer_events(count, lambda: _load_events(group, path))
         columns.values = _load_values(group, path)
     if isinstance(audit, h5py.Group) and hdf5_file.find(audit, "lines", path) is not None:
         columns.audit = _array(audit, "lines", path, np.dtype("u1"), None, AUDIT_LINE).tobytes()
