@@ -15,15 +15,25 @@ from clawmem_core.errors import ClawmemError, InternalError, InterruptedByUserEr
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
 BROKEN_PIPE = 141  # what a shell shows for a process that SIGPIPE ended
 
 
-def main() -> int:
-    """Run the command line of this process; returns the exit code."""
+def main() -> NoReturn:
+    """Run the command line of this process and end it.
+
+    Everything is written and synced by now, so the interpreter is not taken apart: that costs more than a whole save.
+    """
     _occupy_standard_descriptors()
-    return run(sys.argv[1:])
+    code = run(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):  # ours is all written; a library's warning may wait here
+        if stream is not None:
+            try:
+                stream.flush()
+            except OSError:
+                continue  # nobody reads it
+    os._exit(code)
 
 
 def run(words: Sequence[str]) -> int:
