@@ -10,11 +10,18 @@ from __future__ import annotations
 import h5py
 
 from clawmem_core import clock
-from clawmem_core.errors import ClawmemError, DamagedError, NoStoreError, NotAStoreError, NoteError
+from clawmem_core.errors import (
+    ClawmemError,
+    DamagedError,
+    NewerFormatError,
+    NoStoreError,
+    NotAStoreError,
+    NoteError,
+)
 from clawmem_core.integrity import content, log_check, manifest, note, sidecars
 from clawmem_core.integrity.check import Check, check_file
 from clawmem_core.integrity.content import Findings
-from clawmem_core.storage import fs, hdf5_file
+from clawmem_core.storage import fs, hdf5_file, schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,10 +110,9 @@ class _Verification:
         watch = sidecars.IndexCheck.open(self.paths, h5_fd, checkpoint_id, self.findings)
         try:
             found = check_file(file, self.key, self.findings, copies=watch.copy, observe=watch.observe)
-            watch.finish(found, self.full)
+            self._derived(h5_fd, found, watch)
         finally:
             watch.close()
-        sidecars.check_keys(self.paths, h5_fd, checkpoint_id, self.findings)
         entries = 0
         if identity is None:
             self.findings.add("identity-unreadable", "what the file says of itself and its log cannot be read")
@@ -115,6 +121,17 @@ class _Verification:
         if entries and self.strict:
             self.findings.add("log-unsigned", f"{entries} entries of the log are not signed", entries=entries)
         return self._document(found, entries, self._checkpoint(found, kept))
+
+    def _derived(self, h5_fd: int, found: Check, watch: sidecars.IndexCheck) -> None:
+        """Compare the derived files with the file, which has to load for that."""
+        if not (fs.exists(self.paths.index) or fs.exists(self.paths.keys)):
+            return
+        try:
+            with schema.load(h5_fd, self.paths.given) as columns:
+                watch.finish(found, columns, self.full)
+                sidecars.check_keys(self.paths, columns, self.findings)
+        except (DamagedError, NotAStoreError, NewerFormatError) as error:
+            self.findings.add("file-damaged", error.message)
 
     @staticmethod
     def _identity(file: h5py.File) -> Identity | None:
