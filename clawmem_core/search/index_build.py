@@ -42,9 +42,9 @@ def build(columns: Columns, file: IndexFile, h5_size: int, h5_mtime_ns: int) -> 
     totals = Totals(columns.config.neighbour_weight)
     write_vectors(columns, file, rows.live, totals, scale_of(columns))
     write_texts(columns, file)
-    lengths = build_segments(
-        file, tokenizer(columns.config.tokenizer), columns.chunks, rows, columns.config.neighbour_weight
-    )
+    lengths = np.zeros(columns.count, np.int64)
+    tokens, neighbour = tokenizer(columns.config.tokenizer), columns.config.neighbour_weight
+    build_segments(file, tokens, columns.chunks, rows, neighbour, lengths, rows.live)
     write_columns(columns, file, rows, lengths, totals)
     file.finish(header_of(columns, h5_size, h5_mtime_ns))
 

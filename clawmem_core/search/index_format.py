@@ -1,6 +1,6 @@
 """The derived index file `<store>.idx`: header, sections, checksums (docs/format.md § 6). Loaded by one-shot commands.
 
-    header (512 B) | sections, each 64-aligned | section table | u32 CRC-32 of every 4 KiB page before it
+    header (512 B) | sections, 64- or 4096-aligned | section table | u32 CRC-32 of every 4 KiB page before it
 
 Invariants: the file is a pure function of the checkpointed columns; it belongs to one checkpoint of one store and to an
 HDF5 file of one size and modification time; every byte is covered by a checksum, which a reader checks before it uses
@@ -29,6 +29,7 @@ MAJOR = 1
 HEADER_SIZE = 512
 PAGE = 4096
 ALIGN = 64
+PAGED = frozenset(("vec", "text", "words", "rows", "tf", "htf", "himp"))  # sections that start at a page
 CHUNK_ROWS = 1024  # rows of a chunk of /memory/embeddings
 
 FLOAT16 = 1  # flags: the stored vectors are half precision

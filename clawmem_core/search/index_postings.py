@@ -1,8 +1,8 @@
 """Posting segments of the index: words, which rows hold them, how often, and tables for the commonest words.
 
 Invariants: a live row is in exactly one segment; lists are in ascending row order; N, df and average length are taken
-over all segments at query time, so the number of segments changes no score. The impact matrix bounds from above what a
-head term adds to any row of the segment: rows whose neighbours lie outside the segment hold the maximum.
+over all segments at query time, so the number of segments changes no score. The impact matrix bounds from above what
+the postings of the segment add to any of its rows for a head term.
 """
 
 from __future__ import annotations
@@ -103,22 +103,32 @@ class Collector:
         return Postings([encoded[at] for at in order], starts, rows, frequencies)
 
 
-def build_segments(file: IndexFile, tokens: Tokenizer, texts: Texts, rows: Neighbours, neighbour: float) -> Array:
-    """Write segments of all live rows; returns the length in tokens of every row (0: deleted), int64[N]."""
-    lengths = np.zeros(rows.count, np.int64)
+def build_segments(
+    file: IndexFile, tokens: Tokenizer, texts: Texts, rows: Neighbours, neighbour: float, lengths: Array, wanted: Array,
+    low: int = 0,
+) -> None:  # fmt: skip
+    """Write segments of the wanted rows from `low` on; puts their lengths in tokens into `lengths`, int64[N]."""
     collector = Collector(tokens)
-    low = 0
-    for start in range(0, rows.count, READ):
+    for start in range(low, rows.count, READ):
         stop = min(start + READ, rows.count)
         for row, text in enumerate(texts.texts(start, stop), start):
-            if rows.live[row]:
+            if wanted[row]:
                 collector.add(row, text)
         if collector.full or stop == rows.count:
             lengths[collector.rows] = collector.lengths
             heads = HeadRange(low, stop, rows, lengths, neighbour)
             write_segment(file, collector.postings(), heads)
             collector, low = Collector(tokens), stop
-    return lengths
+
+
+def write_scattered(file: IndexFile, tokens: Tokenizer, texts: Texts, chosen: Array, lengths: Array) -> None:
+    """Write one segment of some rows, ascending, wherever they are."""
+    collector = Collector(tokens)
+    for row in chosen.tolist():
+        collector.add(row, texts.texts(row, row + 1)[0])
+    lengths[chosen] = collector.lengths
+    write_segment(file, collector.postings(), None)
+    file.put("owned", chosen.astype(np.uint32), file.segments)
 
 
 class HeadRange:
@@ -132,25 +142,24 @@ class HeadRange:
         live = max(1, int(np.count_nonzero(rows.live[low:high])))
         self.average = float(self.smoothed.sum()) / live
 
-    def _outside(self, rows: Array) -> Array:
-        return (rows >= self.high) | ((rows >= 0) & (rows < self.low))
+    def _places(self, rows: Array) -> Array:
+        """Rows counted from `low`; those outside, and none, as one place after the last."""
+        return np.where((rows >= self.low) & (rows < self.high), rows - self.low, self.high - self.low)
 
     def impacts(self, frequencies: Array) -> Array:
         """Bounds int8[n, H] from own frequencies u8[H, n].
 
-        ceil(127 / IMPACT_MAX * impact), and 127 where neighbours are elsewhere.
+        ceil(127 / IMPACT_MAX * impact). What neighbours outside the segment add, and words that other segments hold for
+        rows in its range, is not in it: a search adds that itself.
         """
         count = self.high - self.low
         bounds = np.zeros((count, len(frequencies)), np.int8)
         norm = K1 * ((1.0 - B) + B * (self.smoothed / self.average if self.average else 0.0 * self.smoothed))
-        outside = self._outside(self.previous) | self._outside(self.following)
-        before = np.where((self.previous < 0) | outside, count, self.previous - self.low)
-        after = np.where((self.following < 0) | outside, count, self.following - self.low)
+        before, after = self._places(self.previous), self._places(self.following)
         for column, own in enumerate(frequencies):
             padded = np.append(own, np.uint8(0)).astype(np.float64)
             smoothed = padded[:count] + self.neighbour * (padded[before] + padded[after])
             bounds[:, column] = np.ceil(127.0 * smoothed / (smoothed + norm) + 1e-9).clip(0, 127)
-        bounds[outside] = 127
         return bounds
 
 
@@ -168,10 +177,17 @@ def write_segment(file: IndexFile, postings: Postings, heads: HeadRange | None) 
             kept[postings.starts[term] : postings.starts[term + 1]] = False
     rest = counts.copy()
     rest[chosen] = 0
-    starts = np.zeros(len(counts) + 1, np.uint64)
-    starts[1:] = np.cumsum(rest)
-    rows, frequencies = postings.rows[kept], postings.frequencies[kept]
     write_words(file, segment, postings.words)
+    write_lists(file, segment, rest, postings.rows[kept], postings.frequencies[kept])
+    low, high = (heads.low, heads.high) if heads is not None else (0, 0)
+    average = heads.average if heads is not None else 0.0
+    file.put("segment", form.SEGMENT.pack(low, high, len(postings.words), len(chosen), 0, average), segment)
+
+
+def write_lists(file: IndexFile, segment: int, counts: Array, rows: Array, frequencies: Array) -> None:
+    """Where each term's list starts, [V + 1], and the lists: rows and frequencies."""
+    starts = np.zeros(len(counts) + 1, np.uint64)
+    starts[1:] = np.cumsum(counts)
     file.put("starts", starts.astype(np.uint32 if int(starts[-1]) < 1 << 32 else np.uint64), segment)
     narrow_rows = np.uint16 if not len(rows) or int(rows.max()) < 1 << 16 else np.uint32
     file.put("rows", rows.astype(narrow_rows), segment)
@@ -179,9 +195,6 @@ def write_segment(file: IndexFile, postings: Postings, heads: HeadRange | None) 
     large = np.flatnonzero(frequencies >= ESCAPE)
     if len(large):
         file.put("tfx", np.stack([large, frequencies[large]], axis=1).astype(np.uint32), segment)
-    low, high = (heads.low, heads.high) if heads is not None else (0, 0)
-    average = heads.average if heads is not None else 0.0
-    file.put("segment", form.SEGMENT.pack(low, high, len(postings.words), len(chosen), 0, average), segment)
 
 
 def head_terms(postings: Postings, counts: Array, rows: int) -> list[int]:

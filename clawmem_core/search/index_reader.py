@@ -84,6 +84,14 @@ class IndexReader:
             raise UnusableIndex("of another checkpoint")
         if fs.pread(h5_fd, 16, header.h5_id_offset) != header.checkpoint_id:
             raise UnusableIndex("of another checkpoint")
+        return cls.of_file(fd, h5_fd)
+
+    @classmethod
+    def of_file(cls, fd: int, h5_fd: int = -1) -> IndexReader:
+        """The index open as `fd`, whatever file it belongs to; closing the reader closes `fd`. Raises UnusableIndex."""
+        size = fs.fstat(fd).st_size
+        if size < form.HEADER_SIZE:
+            raise UnusableIndex("cut short")
         mapped = fs.map_file(fd, size)
         reader = cls(mapped, h5_fd)
         reader._fd, reader._map = fd, mapped
@@ -102,6 +110,11 @@ class IndexReader:
                 self._map.close()
         except BufferError:
             pass  # somebody still holds a part of it; the memory goes with the last of them
+
+    @property
+    def fd(self) -> int:
+        """The open index file; -1 for one in memory."""
+        return self._fd
 
     def identity(self) -> Identity:
         """Store, checkpoint and how much of which log is applied, for finding the log that belongs to it."""

@@ -69,6 +69,11 @@ class Sections:
             seen[page] = 1
             page = seen.find(0, page + 1, last)
 
+    def checksums(self, first: int, count: int) -> list[int]:
+        """The recorded checksums of some pages."""
+        found: list[int] = self._sums[first : first + count].tolist()
+        return found
+
     def section(self, name: str, segment: int = 0) -> Section | None:
         """Where a section lies, or None."""
         return self.table.get((name, segment))

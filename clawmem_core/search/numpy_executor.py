@@ -2,7 +2,7 @@
 
 A long-lived process gains by the shares of query words, which are kept, bounded by CACHE_BYTES.
 
-Invariants: the pools are those of ranking.py given the int8 candidates; all scores are float64 in the order of ranking.py.
+Invariants: the pools are those of ranking.py given the int8 candidates; scores are float64, in the order given there.
 """
 
 from __future__ import annotations

@@ -53,9 +53,7 @@ class PureExecutor:
     def cosine(self, vector: Vector, stored: bytes | memoryview) -> float:
         """Exact cosine with a stored vector, rounded."""
         row = memoryview(self._wide.pack(*self._stored.unpack(stored))).cast("d")
-        return ranking.rounded_score(
-            simd.dot(vector.wide, row) / (vector.norm * sqrt(simd.dot(row, row)))
-        )
+        return ranking.rounded_score(simd.dot(vector.wide, row) / (vector.norm * sqrt(simd.dot(row, row))))
 
     def vector(self, values: Sequence[float]) -> Vector:
         """A query vector made ready."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def best_of(scored: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
     """The best POOL of (score, row), best first, ties by row."""
-    return sorted(scored, key=lambda pair: (-pair[0], pair[1]))[: POOL]
+    return sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:POOL]
 
 
 def near_best(scores: Sequence[float], error: float) -> list[int]:

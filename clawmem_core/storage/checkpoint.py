@@ -147,7 +147,7 @@ def checkpoint(
         log.sync()
     remove_stale_temps(paths)
     with schema.open_columns(paths) as columns:
-        before = fs.fstat(columns.fd)
+        before, previous_id = fs.fstat(columns.fd), columns.checkpoint_id
         check_signing(columns, signing, paths, log.pending)
         overlay = Overlay(columns)
         apply_frames(overlay, _later_frames(columns, log, paths), log.reject, paths)
@@ -159,12 +159,13 @@ def checkpoint(
         with next_file(paths, columns, before, signing, overlay.records.keys(), amendment) as made:
             replace_store(paths, made.file, before)
         result = CheckpointResult(entries, columns, made.warnings)
+        since = previous_id, frozenset(overlay.records)
     try:
         with naming(paths.log):
             log.rotate(made.identity)
     except StorageError as error:
         result.warnings.append(f"the old log stays in use: {error.message}")
-    result.warnings.extend(derive_files(paths, derive))
+    result.warnings.extend(derive_files(paths, derive, since))
     return result
 
 
@@ -292,10 +293,11 @@ def naming(path: str) -> Iterator[None]:
         raise type(error)(**fields) from error
 
 
-def derive_files(paths: StorePaths, derive: Derive) -> list[str]:
-    """Write the derived files; a failure is a warning, because readers do without them."""
+def derive_files(paths: StorePaths, derive: Derive, since: tuple[bytes, frozenset[int]] | None = None) -> list[str]:
+    """Write the derived files; a failure is a warning, because readers do without them. `since`: as in Columns."""
     try:
         with schema.open_columns(paths) as columns:
+            columns.since = since
             return list(derive(paths, columns))
     except ClawmemError as error:
         return [f"derived files were not written: {error.message}"]

@@ -223,6 +223,8 @@ class Columns:
         #: byte offset of each BLOCK rows of embeddings in the file; None where they do not lie there as they are
         self.embedding_offsets: list[int] | None = None
         self.checkpoint_id_offset = 0
+        #: the checkpoint before this one and the ids of the records put since, where known: lets the index be updated
+        self.since: tuple[bytes, frozenset[int]] | None = None
         self.warnings: list[str] = []
 
     @property

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 from clawmem_core.errors import NoStoreError
 from clawmem_core.storage import fs, keys, schema
-from clawmem_core.storage.atomic import AtomicFile
 from clawmem_core.storage.columns import Columns
 from clawmem_core.storage.log_format import Key
 from clawmem_core.storage.paths import StorePaths
@@ -21,16 +20,13 @@ LIVE = 1  # status of an upsert key (writer.py)
 
 def write(paths: StorePaths, columns: Columns) -> list[str]:
     """Write both files beside the store `columns` were loaded from; returns warnings. Raises StorageError."""
-    from clawmem_core.search.index_build import build
-    from clawmem_core.search.index_writer import FileSink, IndexFile, commit
+    from clawmem_core.search.index_update import write_index
 
     stat = fs.stat(paths.real)
     if stat is None:
         return ["the store's file is gone"]
     keys.write(paths, columns.checkpoint_id, keys_of(columns))
-    with AtomicFile(paths.index, stat) as file:
-        build(columns, IndexFile(FileSink(file)), stat.st_size, stat.st_mtime_ns)
-        commit(file)
+    write_index(paths.index, columns, stat, columns.since)
     return []
 
 
