@@ -37,7 +37,7 @@ from clawmem_core.storage import fs
 from clawmem_migrate.workspace import Workspace
 
 MAGIC = b"SQLite format 3\0"
-MAX_VALUE = 64 << 20  # bytes of one value; the longest text a store takes is a quarter of it
+MAX_VALUE = 20 << 20  # bytes of one row; the longest text a store takes has 16 MiB
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _PENDING_BYTE = 0x40000000  # first lock byte of the database file
 _LOCK_BYTES = 512
@@ -206,7 +206,7 @@ class Database:
             hint = "`sqlite3 FILE .recover` may save the rest; the file was left as it is"
             return DamagedError(path=self.path, detail=str(error), hint=hint)
         if code == sqlite3.SQLITE_TOOBIG:
-            return DamagedError(path=self.path, detail=f"a value has more than {MAX_VALUE} bytes", hint="")
+            return DamagedError(path=self.path, detail=f"a row has more than {MAX_VALUE} bytes", hint="")
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY,
                     sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_AUTH):  # fmt: skip
             return StorageError(path=self.path, detail=str(error))

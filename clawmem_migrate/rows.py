@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterator
+from itertools import islice
 from sys import getsizeof
 from typing import Any
 
@@ -24,6 +25,7 @@ from clawmem_migrate.vectors import VectorReader, storage_class
 BATCH_ROWS = 2048
 BATCH_BYTES = 1 << 20
 _ROW_BY_ROW = 64
+_STEP = 32  # rows taken before their size is looked at
 _TEXT_OR_NULL = {str, type(None)}
 
 Row = tuple[Any, ...]
@@ -33,14 +35,25 @@ def batches_of(rows: Iterator[Row]) -> Iterator[list[Row]]:
     """Rows in groups of bounded size."""
     group: list[Row] = []
     size = 0
-    for row in rows:
-        group.append(row)
-        size += sum(map(getsizeof, row))
-        if size >= BATCH_BYTES or len(group) == BATCH_ROWS:
+    while some := list(islice(rows, _STEP)):
+        group += some
+        size += _size(some)
+        if size >= BATCH_BYTES or len(group) >= BATCH_ROWS:
             yield group
             group, size = [], 0
     if group:
         yield group
+
+
+def _size(rows: list[Row]) -> int:
+    """About how many bytes the texts and blobs of some rows hold."""
+    size = 0
+    for column in zip(*rows, strict=True):
+        try:
+            size += sum(map(len, column))
+        except TypeError:  # numbers, or NULLs among texts
+            size += sum(map(getsizeof, column))
+    return size
 
 
 class RowReader:
@@ -48,19 +61,22 @@ class RowReader:
 
     `dim` None: taken from the first row, in id order, that is to be migrated and holds a vector; `dim_from` is its id.
     `skip_deleted` leaves rows out whose flag is 1, whatever else is wrong with them. Counters: `total` rows seen,
-    `left_out`, `accepted`. With `index` given, every row is noted there.
+    `left_out`, `accepted`. With `index` given, every row is noted there. `only_check`: the vectors of the batches are
+    not in the width of a store.
     """
 
     def __init__(
         self, mapping: Mapping, *, float16: bool, dim: int | None = None, skip_deleted: bool = False,
-        refusals: Refusals | None = None, index: RowIndex | None = None,
+        refusals: Refusals | None = None, index: RowIndex | None = None, only_check: bool = False,
     ) -> None:  # fmt: skip
         fields = mapping.records.fields
         names = {name: _label(name, field) for name, field in fields.items()}
         self.names = [*map(str, fields["id"].parts), *(names[name] for name in RECORD_FIELDS[1:])]
         self._ids = len(fields["id"].parts)
         self._label = names
-        self._vectors = VectorReader(names["embedding"], mapping.encoding, mapping.null_vector, float16, dim)
+        self._vectors = VectorReader(
+            names["embedding"], mapping.encoding, mapping.null_vector, float16, dim, only_check
+        )
         unit, pattern = mapping.time_units.get("records", "s"), mapping.time_formats.get("records", "")
         self._times = TimeReader(names["timestamp"], unit, pattern)
         self._tag_list = mapping.tag_list

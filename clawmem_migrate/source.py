@@ -69,7 +69,7 @@ class SqliteSource:
     def preflight(self, refusals: Refusals, advance: Advance) -> Plan:
         """Check every row of every table. Raises UsageError where no row tells the dimension and none was given."""
         index = RowIndex()
-        reader = self._reader(self._reading.dim, refusals, index)
+        reader = self._reader(self._reading.dim, refusals, index, only_check=True)
         before = 0
         for _ in reader.batches(self._query.rows("records")):
             advance(reader.total - before)
@@ -117,10 +117,12 @@ class SqliteSource:
         """A SQLite source has none."""
         return []
 
-    def _reader(self, dim: int | None, refusals: Refusals | None = None, index: RowIndex | None = None) -> RowReader:
+    def _reader(
+        self, dim: int | None, refusals: Refusals | None = None, index: RowIndex | None = None, only_check: bool = False
+    ) -> RowReader:
         return RowReader(
             self.mapping, float16=self._reading.float16, dim=dim, skip_deleted=self._reading.skip_deleted,
-            refusals=refusals, index=index,
+            refusals=refusals, index=index, only_check=only_check,
         )  # fmt: skip
 
     def confirm_unchanged(self) -> None:

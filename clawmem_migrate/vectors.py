@@ -19,20 +19,26 @@ Matrix = npt.NDArray[np.float32]
 
 _BLOBS: dict[str, np.dtype[Any]] = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "f64": np.dtype("<f8")}
 _GLANCE = 8
+_HALF_ZERO = 2.0**-25  # the greatest magnitude that rounds to zero in float16 (half of its least, ties to even)
 _FIX_ENCODING = "store the numbers as the mapping says, or set `encoding` in a --map FILE"
 
 
 class VectorReader:
-    """Reads the embeddings of one column. `encoding`: f32, f16, f64, json or none; `dim` may become known later."""
+    """Reads the embeddings of one column. `encoding`: f32, f16, f64, json or none; `dim` may become known later.
 
-    def __init__(self, column: str, encoding: str, null_allowed: bool, float16: bool, dim: int | None) -> None:
+    With `only_check` vectors are tested as ever but stay float32, which saves a third of the time.
+    """
+
+    def __init__(
+        self, column: str, encoding: str, null_allowed: bool, float16: bool, dim: int | None, only_check: bool = False
+    ) -> None:
         self.column, self.encoding, self.null_allowed, self.float16 = column, encoding, null_allowed, float16
-        self.dim = dim
+        self.dim, self.only_check = dim, only_check
 
     @property
     def stored(self) -> np.dtype[Any]:
         """The type a store holds."""
-        return np.dtype("<f2" if self.float16 else "<f4")
+        return np.dtype("<f2" if self.float16 and not self.only_check else "<f4")
 
     def length(self, value: Any) -> int | None:
         """How many numbers a stored value holds, or None if it is no vector."""
@@ -94,9 +100,14 @@ class VectorReader:
         limit = FLOAT16_MAX if self.float16 else float(np.finfo(np.float32).max)
         if not (-limit <= low and high <= limit):
             return None
-        stored = matrix.astype(self.stored, copy=False)
-        some = stored[:, :_GLANCE].any(axis=1)  # nearly every vector shows in its first values that it is not zero
-        return stored if some.all() or stored.any(axis=1).all() else None
+        least = _HALF_ZERO if self.float16 else 0.0
+        for columns in (
+            matrix[:, :_GLANCE],
+            matrix,
+        ):  # nearly every vector shows in its first values that it is not zero
+            if (np.abs(columns).max(axis=1) > least).all():
+                return matrix.astype(self.stored, copy=False)
+        return None
 
     def problem(self, value: Any) -> Problem | None:
         """What is wrong with one value, or None."""
@@ -139,7 +150,7 @@ class VectorReader:
         largest = float(matrix.ravel()[np.abs(matrix).argmax()])
         if self.float16 and abs(largest) > FLOAT16_MAX:
             return self._refuse(f"holds {largest:g}, beyond the ±65504 of float16", "scale the vectors, or give --f32")
-        if not matrix.astype(self.stored).any():
+        if not np.abs(matrix).max() > (_HALF_ZERO if self.float16 else 0.0):
             return self._refuse("is all zeros (after rounding)", 'a row without a vector holds NULL and null = "none"')
         return None
 
