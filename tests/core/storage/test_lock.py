@@ -101,6 +101,7 @@ def test_fork(paths: StorePaths) -> None:
     ready, done = os.pipe(), os.pipe()
     child = os.fork()
     if not child:
+        os.close(done[1])  # or a failing parent would leave it waiting for ever
         code = 1
         try:
             lock.check()
@@ -123,7 +124,7 @@ def test_fork(paths: StorePaths) -> None:
 
 def test_child_of_a_killed_owner_does_not_keep_it(paths: StorePaths) -> None:
     """A child that outlives its killed parent holds nothing."""
-    process = _holder(paths, "import os, time\nif not os.fork():\n    time.sleep(60)\n    os._exit(0)")
+    process = _holder(paths, "import os\nif not os.fork():\n    os.read(0, 1)\n    os._exit(0)")
     try:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
