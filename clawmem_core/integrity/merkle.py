@@ -68,10 +68,11 @@ def tree_levels(leaves: NDArray[np.uint8], before: Sequence[NDArray[np.uint8]] =
         children = level[: 2 * pairs].reshape(pairs, 64)
         above = np.empty((len(level) - pairs, 32), np.uint8)
         above[pairs:] = level[2 * pairs :]
-        fresh = np.ones(pairs, bool)
+        fresh: Any = slice(None)
         if len(before) > len(levels):
             old, old_above = before[len(levels) - 1], before[len(levels)]
             kept = min(pairs, len(old) // 2)
+            fresh = np.ones(pairs, bool)
             fresh[:kept] = (children[:kept] != old[: 2 * kept].reshape(kept, 64)).any(axis=1)
             above[:kept] = old_above[:kept]
         both = np.ascontiguousarray(children[fresh]).view("V64").ravel().tolist()

@@ -54,6 +54,7 @@ class IndexCheck:
         self.path, self._findings = paths.index, findings
         self._reader: IndexReader | None = None
         self._h5_fd = self._fd = -1
+        self._map: Any = None
         self._differing: dict[int, list[str]] = {}  # row -> fields
         self._tables: dict[str, list[bytes]] = {}
         self._column: dict[str, NDArray[Any]] = {}
@@ -68,7 +69,10 @@ class IndexCheck:
         found._fd, found._h5_fd = fd, h5_fd
         try:
             size = fs.fstat(fd).st_size
-            reader = IndexReader(fs.pread(fd, size, 0), h5_fd)
+            if size < form.HEADER_SIZE:
+                raise UnusableIndex("cut short")
+            found._map = fs.map_file(fd, size)
+            reader = IndexReader(found._map, h5_fd)
             reader.sections.check(0, reader.header.pages_offset)
         except UnusableIndex as error:
             findings.add("index-damaged", f"the index is damaged: {error}", file=paths.index)
@@ -82,6 +86,11 @@ class IndexCheck:
 
     def close(self) -> None:
         """Close the index."""
+        self._column.clear()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._map = None  # unmapped with the last view of it
         if self._fd >= 0:
             fs.close(self._fd)
 
@@ -126,7 +135,8 @@ class IndexCheck:
         ends = offsets[start : start + len(expected) + 1].astype(np.int64)
         lengths = np.fromiter(map(len, expected), np.int64, len(expected))
         same = np.array_equal(np.diff(ends), lengths)
-        return same and bool(self._sections.values(section, int(ends[0]), int(ends[-1])) == joined)
+        # as bytes: comparing a memoryview goes element by element
+        return same and bytes(self._sections.values(section, int(ends[0]), int(ends[-1]))) == joined
 
     def _texts(self, name: str, start: int, stop: int) -> list[bytes]:
         """Rows of a text column of the index."""
