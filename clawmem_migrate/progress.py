@@ -22,7 +22,7 @@ class Progress:
         self._name, self._total, self._done, self._next = "", 0, 0, 0.0
 
     def stage(self, name: str, total: int) -> None:
-        """Begin a stage of so many rows."""
+        """Begin a stage of so many rows, 0 where nobody knows."""
         self.finish()
         self._name, self._total, self._done, self._next = name, total, 0, 0.0
         self._show()
@@ -45,13 +45,17 @@ class Progress:
             return
         if self._terminal:
             self._next = now + _BAR_EVERY
-            share = self._done / self._total if self._total else 1.0
-            bar = "#" * int(share * _WIDTH)
-            self._say(f"\r{self._name:<10} [{bar:<{_WIDTH}}] {self._done}/{self._total}\x1b[K")
+            self._say(f"\r{self._name:<10} {self._bar()}\x1b[K")
         elif self._lines:
             self._next = now + _LINE_EVERY
-            line = {"progress": {"stage": self._name, "rows": self._done, "total": self._total}}
+            line = {"progress": {"stage": self._name, "rows": self._done, "total": self._total or None}}
             self._say(orjson.dumps(line).decode() + "\n")
+
+    def _bar(self) -> str:
+        """The rows done, and their share where the total is known."""
+        if not self._total:
+            return f"{self._done} rows"
+        return f"[{'#' * (self._done * _WIDTH // self._total):<{_WIDTH}}] {self._done}/{self._total}"
 
     @staticmethod
     def _say(text: str) -> None:
