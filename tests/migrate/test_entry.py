@@ -52,8 +52,8 @@ def test_every_option_of_the_ancestor_is_there():
     """Old command lines parse unchanged."""
     words = (
         "--sqlite a --hdf5 b --agent-id c --embedder d --embedding-dim 3 --skip-deleted --compression"
-        " --compression-level 9 --float16 --validate-full --incremental --chunks-table e --sessions-table f --entities-table g"
-        " --relations-table h --verbose"
+        " --compression-level 9 --float16 --validate-full --incremental --chunks-table e --sessions-table f"
+        " --entities-table g --relations-table h --verbose"
     )
     found = options.parse(words.split())
     assert ("a", "b", 3, "e", "h") == (
