@@ -1,11 +1,12 @@
 """HDF5 through our own file object, over the storage shim (spec/log-v4.md § 5).
 
-h5py reports success in some cases where its file object raised, and a full disk can crash the interpreter when HDF5
-writes to a path by itself. So a write that fails is recorded, HDF5 is left to finish on whatever it has, and the error
-is raised after the file is closed.
+h5py reports success in some cases where its file object raised while writing, and a full disk can crash the interpreter
+when HDF5 writes to a path by itself. So a write that fails is recorded, HDF5 is left to finish on whatever it has, and
+the error is raised after the file is closed. A read that fails in a file open for reading raises at once, which h5py
+passes on: bytes that could not be read are never taken for zeros.
 
-Invariants: HDF5 never sees an exception of ours; no write is lost without StorageError; whatever h5py raises on a
-damaged file leaves here as DamagedError or NotAStoreError, naming the file and the object.
+Invariants: no read or write fails without StorageError, and it names the file as the caller knows it; whatever h5py
+raises on a damaged file leaves here as DamagedError or NotAStoreError, naming the file and the object.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ FAULTS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError,
 class _FileObject:
     """What HDF5 reads from and writes to: positions over one descriptor. `error` is the first failure, or None."""
 
-    def __init__(self, fd: int, path: str) -> None:
-        self.fd, self.path = fd, path
+    def __init__(self, fd: int, path: str, *, writing: bool) -> None:
+        self.fd, self.path, self.writing = fd, path, writing
         self.error: StorageError | None = None
-        self._at = 0
-        self._size = fs.fstat(fd).st_size
+        self._at = self._size = 0
+        try:
+            self._size = fs.fstat(fd).st_size
+        except StorageError as error:
+            raise self._failed(error) from None
 
     def seek(self, offset: int, whence: int = 0) -> int:
         self._at = offset + (0, self._at, self._size)[whence]
@@ -52,7 +56,9 @@ class _FileObject:
         try:
             data = fs.pread(self.fd, wanted, self._at)
         except StorageError as error:
-            self._failed(error)
+            known = self._failed(error)
+            if not self.writing:
+                raise known from None
         buffer[: len(data)] = data
         if len(data) < wanted and self.error:
             buffer[len(data) :] = bytes(wanted - len(data))
@@ -81,10 +87,11 @@ class _FileObject:
     def flush(self) -> None:
         """Nothing is buffered here."""
 
-    def _failed(self, error: StorageError) -> None:
+    def _failed(self, error: StorageError) -> StorageError:
         """Keep the first failure, under the name the caller knows the file by (not that of a temporary file)."""
         if self.error is None:
             self.error = StorageError(path=self.path, detail=error.fields["detail"], errno=error.fields["errno"])
+        return self.error
 
 
 @contextmanager
@@ -93,7 +100,7 @@ def writing(fd: int, path: str) -> Iterator[h5py.File]:
 
     Raises StorageError, after HDF5 has closed, when any read or write failed; an error of the body otherwise.
     """
-    raw = _FileObject(fd, path)
+    raw = _FileObject(fd, path, writing=True)
     try:
         with h5py.File(raw, "w", libver=VERSIONS) as file:
             yield file
@@ -110,14 +117,12 @@ def open_for_reading(fd: int, path: str) -> h5py.File:
 
     Raises NotAStoreError where there is no HDF5 file, DamagedError where there was one, StorageError.
     """
-    if fs.pread(fd, len(SIGNATURE), 0) != SIGNATURE:
+    raw = _FileObject(fd, path, writing=False)
+    if raw.read(len(SIGNATURE)) != SIGNATURE:
         raise NotAStoreError(path=path, detail="it is no HDF5 file")
-    raw = _FileObject(fd, path)
     try:
         return h5py.File(raw, "r")
     except FAULTS as error:
-        if raw.error:
-            raise raw.error from None
         raise DamagedError(path=path, detail=_reason(error)) from None
 
 
