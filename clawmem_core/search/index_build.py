@@ -7,7 +7,7 @@ file, but in no posting list, count, length or neighbour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,13 +85,13 @@ class Totals:
 class Rows:
     """Which rows are live, and the neighbours within each (scope, session). -1: none."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, sessions: Known | None = None) -> None:
         count = columns.count
         self.count = count
         self.live: Array = columns.tombstones == 0
         self.scopes = [b"", *sorted({key for key in columns.scopes().values() if key})]
         self.scope = scope_codes(columns, self.scopes)
-        self.sessions, self.session = session_codes(columns.session_ids, self.scope, len(self.scopes))
+        self.sessions, self.session = session_codes(columns.session_ids, self.scope, len(self.scopes), sessions)
         self.order, self.starts = grouped(self.session, self.live, len(self.sessions))
         self.previous: Array = np.full(count, -1, np.int32)
         self.following: Array = np.full(count, -1, np.int32)
@@ -125,19 +125,35 @@ class _Codes(dict[bytes, int]):
         return code
 
 
-def text_codes(column: TextColumn) -> tuple[list[bytes], Array]:
+class Known:
+    """What is known of a text column from an earlier index: its strings, the number of each row's, rows that changed."""
+
+    def __init__(self, strings: list[bytes], codes: Array, changed: Array) -> None:
+        self.strings, self.codes, self.changed = strings, codes, changed
+
+
+def text_codes(column: TextColumn, known: Known | None = None) -> tuple[list[bytes], Array]:
     """The distinct texts of a column in order of first appearance, and the index into them per row."""
     table = _Codes()
     codes = np.empty(len(column), np.uint32)
-    for start in range(0, len(column), BLOCK):
+    first = 0
+    if known is not None:
+        first = len(known.codes)
+        numbers = np.fromiter(map(table.__getitem__, known.strings), np.uint32, len(known.strings))
+        codes[:first] = numbers[known.codes]
+        for row in known.changed.tolist():
+            codes[row] = table[column.read(row, row + 1)[0]]
+    for start in range(first, len(column), BLOCK):
         block = column.read(start, start + BLOCK)
         codes[start : start + len(block)] = np.fromiter(map(table.__getitem__, block), np.uint32, len(block))
     return list(table), codes
 
 
-def session_codes(column: TextColumn, scope: Array, scopes: int) -> tuple[list[tuple[bytes, int]], Array]:
+def session_codes(
+    column: TextColumn, scope: Array, scopes: int, known: Known | None
+) -> tuple[list[tuple[bytes, int]], Array]:
     """The distinct (session, scope code) in byte order of the session, and the index into them per row."""
-    names, codes = text_codes(column)
+    names, codes = text_codes(column, known)
     pairs = codes.astype(np.int64) * scopes + scope
     distinct = sorted_distinct(pairs)
     keys = [(names[pair // scopes], pair % scopes) for pair in distinct.tolist()]
@@ -285,8 +301,15 @@ def narrow(values: Array, least: int = 1) -> Array:
     return values.astype(np.uint64)
 
 
-def write_columns(columns: Columns, file: IndexFile, rows: Rows, lengths: Array, totals: Totals) -> None:
-    """Everything that is neither vector, text nor posting."""
+def write_columns(
+    columns: Columns,
+    file: IndexFile,
+    rows: Rows,
+    lengths: Array,
+    totals: Totals,
+    known: Mapping[str, Known] | None = None,
+) -> None:
+    """Everything that is neither vector, text nor posting. `known`: by column name, from an earlier index."""
     write_exact(columns, file)
     write_crossings(file, rows)
     around = np.append(lengths, 0)
@@ -314,7 +337,7 @@ def write_columns(columns: Columns, file: IndexFile, rows: Rows, lengths: Array,
     file.put("norm", columns.norms.astype(np.float32))
     put(file, "flags", flags.astype(np.uint8), 0)
     for name, column in (("chan", columns.source_channel), ("tag", columns.tags)):
-        strings, codes = text_codes(column)
+        strings, codes = text_codes(column, known[name] if known is not None else None)
         write_strings(file, f"{name}s", strings)
         put(file, name, narrow(codes), 0)
     write_tables(columns, file)

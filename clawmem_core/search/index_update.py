@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from clawmem_core.search import index_format as form
 from clawmem_core.search.index_build import (
+    Known,
     Rows,
     Totals,
     build,
@@ -121,6 +123,25 @@ def _ids(old: IndexReader) -> Array:
     return np.arange(old.count) if old.sections.section("id") is None else _column(old, "id", np.int64, 0)
 
 
+#: columns that are kept as numbers of strings: column, string table
+_CODED = (("session", "session", "ses"), ("chan", "chan", "chans"), ("tag", "tag", "tags"))
+
+
+def replaced_rows(old: IndexReader, ids: Array, put: Collection[int]) -> Array:
+    """Rows of the old index that were put again, ascending."""
+    rows = np.searchsorted(ids, np.sort(np.fromiter(put, np.int64, len(put))))
+    return rows[rows < old.count]
+
+
+def _known(old: IndexReader, column: str, table: str, changed: Array) -> Known:
+    """A text column of the old index."""
+    offsets = old.sections.column(f"{table}.o")
+    ends = offsets.tolist() if offsets is not None else [0]
+    blob = bytes(old.sections.blob(table))
+    strings = [blob[start:stop] for start, stop in pairwise(ends)]
+    return Known(strings, _column(old, column, np.uint32, 0), changed)
+
+
 class Change:
     """What happened to the rows of an index. All arrays are ascending rows.
 
@@ -128,19 +149,17 @@ class Change:
     `fresh`: rows of the old index whose vector has to be written again.
     """
 
-    def __init__(self, old: IndexReader, rows: Rows, ids: Array, put: Collection[int]) -> None:
+    def __init__(self, old: IndexReader, rows: Rows, replaced_rows: Array) -> None:
         self.count = old.count
         flags = _column(old, "flags", np.uint8, 0)
         was_live = (flags & form.IS_DELETED) == 0
         is_live = rows.live[: old.count]
-        found = np.searchsorted(ids, np.sort(np.fromiter(put, np.int64, len(put))))
         replaced = np.zeros(old.count, bool)
-        replaced[found[found < old.count]] = True
+        replaced[replaced_rows] = True
         self.gone = np.flatnonzero(was_live & (replaced | ~is_live))
         self.fresh = np.flatnonzero(is_live & (replaced | ~was_live))
         self.replaced_texts = bool(replaced.any())
         owned = _owned(old)
-        self.owned_before = owned
         chosen = np.zeros(old.count, bool)
         chosen[owned] = True
         chosen[self.fresh] = True
@@ -171,8 +190,10 @@ def update(
 
     Raises UnusableIndex where the old index is damaged.
     """
-    rows = Rows(columns)
-    change = Change(old, rows, columns.ids, put)
+    replaced = replaced_rows(old, columns.ids, put)
+    known = {name: _known(old, *names, replaced) for name, *names in _CODED}
+    rows = Rows(columns, known["session"])
+    change = Change(old, rows, replaced)
     if not change.small:
         return False
     totals = Totals(columns.config.neighbour_weight)
@@ -182,7 +203,7 @@ def update(
     lengths[: old.count] = _column(old, "dl", np.int64, 0)
     lengths[change.gone] = 0
     _segments(old, columns, rows, change, file, lengths)
-    write_columns(columns, file, rows, lengths, totals)
+    write_columns(columns, file, rows, lengths, totals, known)
     file.finish(header_of(columns, h5_size, h5_mtime_ns))
     return True
 
