@@ -15,7 +15,14 @@ import os
 from clawmem_core import clock
 from clawmem_core.contract import audit
 from clawmem_core.contract.digest import sha256_digest
-from clawmem_core.errors import ClawmemError, NoStoreError, NotAStoreError, SigningKeyRequiredError, StorageError
+from clawmem_core.errors import (
+    ClawmemError,
+    DamagedError,
+    NoStoreError,
+    NotAStoreError,
+    SigningKeyRequiredError,
+    StorageError,
+)
 from clawmem_core.storage import fs, keys, ops
 from clawmem_core.storage.lock import StoreLock
 from clawmem_core.storage.log import LogWriter
@@ -43,9 +50,7 @@ class Staged:
 
     __slots__ = ("entries", "keys", "operations", "state", "state_flags")
 
-    def __init__(
-        self, operations: bytes, keys: Sequence[Key], state: LogState, entries: int, state_flags: int
-    ) -> None:
+    def __init__(self, operations: bytes, keys: Sequence[Key], state: LogState, entries: int, state_flags: int) -> None:
         self.operations, self.keys, self.state, self.entries = operations, keys, state, entries
         self.state_flags = state_flags
 
@@ -283,11 +288,20 @@ class Writer:
 
         Where `.keys` cannot be used it is rebuilt from the HDF5 file: slower, never wrong (log-v4.md § 8).
         """
-        pending = self._keys.get((kind, key)) or self.log.find_key(key, kind)
+        pending = self._keys.get((kind, key)) or self._find_in_log(kind, key)
         if pending is not None:
             return pending
         answer = keys.lookup(self.paths.keys, self.header.base_checkpoint_id, key, kind)
         return answer if answer is not keys.UNUSABLE else self._find_in_file(kind, key)
+
+    def _find_in_log(self, kind: str, key: bytes) -> Key | None:
+        known = len(self.log.reports)
+        found = self.log.find_key(key, kind)
+        if len(self.log.reports) > known:  # it met damage and repaired the log, which counts otherwise now
+            if self._staged:
+                raise DamagedError(path=self.paths.log, detail="it broke under what was about to be saved")
+            self.state = self.log.state.copy()
+        return found
 
     def _find_in_file(self, kind: str, key: bytes) -> Key | None:
         from clawmem_core.storage.derived import find_key, rebuild_keys
