@@ -7,24 +7,34 @@ from typing import TYPE_CHECKING
 from clawmem_cli import output
 from clawmem_cli.progress import tracked
 from clawmem_cli.records import record_fields
+from clawmem_cli.scoped import event_line, event_read, record_reading_of_all_scopes
+from clawmem_core.contract.recall import plain_ids
+from clawmem_core.errors import UsageError
 from clawmem_core.view import open_view
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from clawmem_cli.parsing import Arguments
+    from clawmem_cli.scoped import EventRead
+    from clawmem_core.view import View
 
 _BATCH = 1 << 16  # bytes that are written at once
 
 
 def run(args: Arguments) -> int:
-    """Print the records in the order of their index."""
+    """Print the records in the order of their index; events only with --scope or --all-scopes, as they were saved."""
+    read = event_read(args)
+    if read is not None and args.include_deleted:
+        raise UsageError(detail="--include-deleted is about plain records; `history` shows what a fact was")
+    if read is not None and read.scope is None:
+        record_reading_of_all_scopes(args, args.lock_timeout)
     with open_view(args.path) as view:
         output.reports(view.reports)
-        float16 = view.base.float16
-        total = view.state.rows if args.include_deleted else view.state.active
+        lines = _records(view, args) if read is None else _events(view, args, read)
         parts: list[bytes] = []
         size = 0
-        for record in tracked(view.records(args.include_deleted), "exporting", total):
-            line = output.json_bytes(record_fields(record, float16, args.embeddings))
+        for line in lines:
             parts.append(line)
             size += len(line)
             if size >= _BATCH:
@@ -34,3 +44,22 @@ def run(args: Arguments) -> int:
         if parts:
             output.write(b"\n".join(parts) + b"\n")
     return 0
+
+
+def _records(view: View, args: Arguments) -> Iterator[bytes]:
+    total = view.state.rows if args.include_deleted else view.state.active
+    for record in tracked(view.records(args.include_deleted), "exporting", total):
+        if not record.scope:
+            yield output.json_bytes(record_fields(record, view.base.float16, args.embeddings))
+
+
+def _events(view: View, args: Arguments, read: EventRead) -> Iterator[bytes]:
+    """The events of one scope, or everything."""
+    rows = read.rows(view).rows
+    wanted = set(rows) if read.scope is not None else rows.keys() | plain_ids(view)
+    for id in tracked(sorted(wanted), "exporting", len(wanted)):
+        record = view.find(id)
+        if id in rows:
+            yield event_line(rows[id], record, view.base.float16, args.embeddings)
+        elif record is not None and not record.deleted:
+            yield output.json_bytes(record_fields(record, view.base.float16, args.embeddings))

@@ -39,6 +39,20 @@ FILTERS = (
     Option("--until", "text", "Only records before this time (RFC 3339 or seconds).", metavar="TIME"),
 )
 
+#: of every verb that reads events; they stay hidden without a scope
+EVENTS = (
+    SCOPE,
+    Option("--all-scopes", "flag", "Events of every scope; the audit log says who asked."),
+    Option("--label", "choice", "Only episodes or only facts.", choices=("EPISODE", "MEMORY_FACT"), multiple=True),
+    Option("--exclude-session", "text", "Not this session's episodes, nor facts that came from them.", metavar="ID"),
+    Option("--facts", "flag", "Facts too.", default=True, negative="--no-facts"),
+    Option("--min-trust", "choice", "Least trust class; mixed by default.", choices=("trusted", "mixed", "untrusted")),
+    Option("--min-confidence", "float", "Least confidence of a fact, 0 to 1.", metavar="X", least=0),
+    Option("--as-of", "text", "What held at this time (RFC 3339 or seconds); now by default.", metavar="TIME"),
+    Option("--known-at", "text", "What was on record at this time (RFC 3339 or seconds).", metavar="TIME"),
+    ACTOR,
+)
+
 _VERBS = (
     Verb(
         "create", "Make a new, empty store.",
@@ -73,7 +87,8 @@ _VERBS = (
         (
             Option("--embedding", "text", "The query's vector as a JSON array.", metavar="JSON"),
             Option("--query", "text", "The query's text.", metavar="TEXT"),
-            Option("--top-k -k", "int", "Most results.", default=5, metavar="N", least=1),
+            Option("--top-k -k", "int", "Most results; by default 5, as context or fenced 8 (at most 20).",
+                   metavar="N", least=1),
             Option("--vector-weight", "float", "Weight of the vectors; the store's by default.", metavar="W", least=0),
             Option("--keyword-weight", "float", "Weight of the words; the store's by default.", metavar="W", least=0),
             *FILTERS,
@@ -83,11 +98,19 @@ _VERBS = (
             Option("--context", "flag", "Let neighbours and the session count.", default=True, negative="--no-context"),
             Option("--explain", "flag", "Say how each score came about."),
             Option("--batch", "flag", "One query object per line of stdin, one answer per line."),
+            *EVENTS,
+            Option("--format", "choice", "json, or text for a prompt: the contract's context block, or a fenced one.",
+                   default="json", choices=("json", "context", "fenced")),
+            Option("--deadline-ms", "int", "Longest time (50 to 30000); an empty answer and a warning after it.",
+                   metavar="N", least=0),
+            Option("--strict", "flag", "With --deadline-ms: fail instead of an empty answer."),
         ),
         fast=True,
     ),
     Verb(
-        "recall", "Print one record.", (), (Argument("ID", "int", "The record's index.", least=0),), fast=True,
+        "recall", "Print one record.",
+        (SCOPE, *(option for option in EVENTS if option.name in ("min_trust", "as_of", "known_at"))),
+        (Argument("ID", "int", "The record's index.", least=0),), fast=True,
     ),
     Verb("stats", "Print counts, sizes and the state of log and index.", fast=True),
     Verb(
@@ -95,6 +118,7 @@ _VERBS = (
         (
             Option("--include-deleted", "flag", "Deleted records too."),
             Option("--embeddings", "flag", "Print the vectors.", default=True, negative="--no-embeddings"),
+            *EVENTS,
         ),
     ),
     Verb(

@@ -1,9 +1,10 @@
-"""`clawmem search`: by vector, text or both. HOT; many queries from stdin are search_batch.py."""
+"""`clawmem search`: by vector, text or both. HOT; events are search_events.py, many queries search_batch.py."""
 
 from __future__ import annotations
 
 from clawmem_cli import jsonin, output
 from clawmem_cli.records import hit_fields
+from clawmem_cli.scope_options import asks_for_events
 from clawmem_core import door
 from clawmem_core.errors import UsageError
 from clawmem_core.model import SearchOptions
@@ -13,6 +14,8 @@ from clawmem_core.view import open_view
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clawmem_cli.parsing import Arguments
+
+USUAL_HITS = 5
 
 
 def run(args: Arguments) -> int:
@@ -27,6 +30,10 @@ def run(args: Arguments) -> int:
         raise UsageError(detail="nothing to search for", hint="give --query TEXT, --embedding JSON, or both")
     vector = None if args.embedding is None else jsonin.parse_array("--embedding", args.embedding)
     options = options_of(args)
+    if asks_for_events(args) or args.format != "json" or args.deadline_ms is not None or args.strict:
+        from clawmem_cli.search_events import run_search
+
+        return run_search(args, vector, options)
     with open_view(args.path) as view:
         hits = search(view, request_of(view, vector, args.query, options))
         output.document([hit_fields(hit) for hit in hits])
@@ -37,7 +44,8 @@ def run(args: Arguments) -> int:
 def options_of(args: Arguments) -> SearchOptions:
     """The search options of a command line. Raises InvalidTimeError, InvalidInputError."""
     options = SearchOptions(
-        args.top_k, vector_weight=args.vector_weight, keyword_weight=args.keyword_weight, sources=args.source,
+        USUAL_HITS if args.top_k is None else args.top_k, vector_weight=args.vector_weight,
+        keyword_weight=args.keyword_weight, sources=args.source,
         sessions=args.session, tags=args.tag, since=time_of("--since", args.since),
         until=time_of("--until", args.until), context=args.context, explain=args.explain, min_score=args.min_score,
     )  # fmt: skip

@@ -12,13 +12,13 @@ from clawmem_cli import output
 from clawmem_cli.jsonin import LineParser
 from clawmem_cli.lines import Idle, numbered_lines
 from clawmem_cli.progress import tracked
-from clawmem_cli.records import hit_fields
 from clawmem_cli.save_stream import OF_A_LINE
+from clawmem_cli.scoped import Pages, event_read, page_fields, record_reading_of_all_scopes
 from clawmem_cli.search import options_of
 from clawmem_core import door
-from clawmem_core.errors import ClawmemError, InvalidInputError, PartialError
+from clawmem_core.contract.render import QUERY_CAP, bounded_text
+from clawmem_core.errors import ClawmemError, InvalidInputError, PartialError, UsageError
 from clawmem_core.model import SearchOptions
-from clawmem_core.search.engine import request_of, search
 from clawmem_core.view import open_view
 
 if TYPE_CHECKING:
@@ -37,7 +37,13 @@ def run_batch(args: Arguments) -> int:
     defaults, parser = options_of(args), LineParser()
     answers: list[bytes] = []
     size = total = refused = 0
+    if args.format != "json" or args.deadline_ms is not None or args.strict:
+        raise UsageError(detail="--batch answers in JSON, without a deadline")
+    read = event_read(args)
+    if read is not None and read.scope is None:
+        record_reading_of_all_scopes(args, args.lock_timeout)
     with open_view(args.path) as view:
+        pages = Pages(view, read)
         output.reports(view.reports)
         for item in tracked(numbered_lines(), "searching"):
             if not isinstance(item, Idle):
@@ -45,7 +51,7 @@ def run_batch(args: Arguments) -> int:
                 try:
                     if isinstance(item.content, ClawmemError):
                         raise item.content
-                    answer = {"line": item.number, "hits": _hits(view, parser.parse(item.content), defaults)}
+                    answer = {"line": item.number, "hits": _hits(pages, parser.parse(item.content), defaults)}
                 except ClawmemError as problem:
                     if problem.exit not in OF_A_LINE:
                         raise
@@ -64,7 +70,7 @@ def run_batch(args: Arguments) -> int:
     return 0
 
 
-def _hits(view: View, query: dict[str, Any], defaults: SearchOptions) -> list[dict[str, Any]]:
+def _hits(pages: Pages, query: dict[str, Any], defaults: SearchOptions) -> list[dict[str, Any]]:
     """The page of one query object."""
     for key in query:
         if key not in _KEYS:
@@ -72,10 +78,12 @@ def _hits(view: View, query: dict[str, Any], defaults: SearchOptions) -> list[di
     text = query.get("query")
     if text is not None:
         door.text("query", text, door.MAX_CHUNK)
-    vector = _vector(view, query)
+    vector = _vector(pages.view, query)
     if text is None and vector is None:
         raise InvalidInputError(field="query", detail="a query needs a text, a vector, or both")
-    return [hit_fields(hit) for hit in search(view, request_of(view, vector, text, _options(query, defaults)))]
+    if text is not None and pages.read is not None:
+        text = bounded_text(text, QUERY_CAP)
+    return page_fields(pages.page(vector, text, _options(query, defaults)))
 
 
 def _vector(view: View, query: dict[str, Any]) -> list[float] | None:

@@ -227,6 +227,14 @@ class LockedError(ClawmemError):
     default_hint = "wait for it, or raise --lock-timeout"
 
 
+class DeadlineError(ClawmemError):
+    """An answer was not ready at its deadline."""
+
+    code = "deadline"
+    exit = 11
+    template = "no answer within {milliseconds} ms"
+
+
 class SourceChangedError(ClawmemError):
     """Another program wrote to a migration's source while it was read, so what was read is no single state of it."""
 
@@ -422,6 +430,15 @@ class HeldError(ClawmemError):
     default_hint = "see `clawmem review list`"
 
 
+class SelfReviewError(ClawmemError):
+    """Whoever proposed a fact cannot decide on it; the refusal is in the audit log."""
+
+    code = "self-review"
+    exit = 16
+    template = "fact {id} was proposed by {actor}, who cannot review it"
+    default_hint = "have somebody else decide, named by --actor"
+
+
 # ---------------------------------------------------------------- 74: input and output
 
 
@@ -431,6 +448,15 @@ class StorageError(ClawmemError):
     code = "io"
     exit = 74
     template = "{path}: {detail}; the old state is kept"
+
+
+class OutboxFullError(ClawmemError):
+    """As many captured turns wait as an outbox may hold; this one was not kept."""
+
+    code = "outbox-full"
+    exit = 74
+    template = "{path} holds {count} turns and takes no more; nothing was stored"
+    default_hint = "run `clawmem outbox drain`"
 
 
 class UncertainWriteError(ClawmemError):

@@ -197,7 +197,7 @@ class MemoryStore:
         wanted = [ids] if isinstance(ids, int) else list(dict.fromkeys(ids))
         with self._mutex:
             writer = self._writing()
-            records = [self._view.record(id) for id in wanted]
+            records = [self._plain(id) for id in wanted]
             if not wanted:
                 return 0
             gone = [self._key_of(record, GONE) for record in records if record.key]
@@ -215,7 +215,7 @@ class MemoryStore:
             writer = self._writing()
             found = [self._view.find(id) for id in wanted]
             for id, record in zip(wanted, found, strict=True):
-                if record is None or not record.deleted:
+                if record is None or record.scope or not record.deleted:
                     raise NotFoundError(kind="deleted record", id=id)
             if not wanted:
                 return 0
@@ -262,13 +262,21 @@ class MemoryStore:
     # ------------------------------------------------------------ reading
 
     def get(self, id: int) -> Record:
-        """The live record with this id. Raises NotFoundError, or DeletedError where it was deleted."""
+        """The live record with this id. Raises NotFoundError (also for an event), DeletedError where it was deleted."""
         with self._mutex:
-            return self._check().record(id)
+            self._check()
+            return self._plain(id)
+
+    def _plain(self, id: int) -> Record:
+        """A live record that is not the text of an event: those are read and changed within their scope only."""
+        record = self._view.record(id)
+        if record.scope:
+            raise NotFoundError(kind="record", id=id)
+        return record
 
     def records(self, include_deleted: bool = False) -> Iterator[Record]:
-        """Every record in id order. The handle must not change while the iterator is used."""
-        return self._check().records(include_deleted)
+        """Every record but those of events, in id order. The handle must not change while the iterator is used."""
+        return (record for record in self._check().records(include_deleted) if not record.scope)
 
     def embedding(self, record: Record) -> list[float] | None:
         """A record's vector as numbers, or None."""
@@ -389,7 +397,7 @@ class MemoryStore:
             self._writing()
             step = self._view.base.config["hebbian_boost"] if amount is None else amount
             door.number("amount", step, -door.MAX_ACTIVATION, door.MAX_ACTIVATION)
-            records = [self._view.record(id) for id in dict.fromkeys(ids)]
+            records = [self._plain(id) for id in dict.fromkeys(ids)]
             self._activate(
                 [(record.id, min(max(record.activation + step, 0.0), door.MAX_ACTIVATION)) for record in records]
             )

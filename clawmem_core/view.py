@@ -24,7 +24,7 @@ from clawmem_core.storage.paths import StorePaths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from clawmem_core.model import Record
@@ -143,16 +143,25 @@ class View:
 
     def events_of_scope(self, scope_key: bytes) -> Iterator[EventRow]:
         """Every version of every event of one scope, oldest record time first."""
+        yield from self._open_rows(self.base.events_of_scope(scope_key))
+        for row in self.overlay.events:
+            if row.scope_key == scope_key:
+                yield row
+
+    def events(self) -> Iterator[EventRow]:
+        """Every version of every event; those of one scope oldest record time first."""
+        yield from self._open_rows(self.base.event_rows())
+        yield from self.overlay.events
+
+    def _open_rows(self, rows: Iterable[EventRow]) -> Iterator[EventRow]:
+        """Checkpointed rows without purged ones, closed where the log holds a later version."""
         overlay = self.overlay
-        for row in self.base.events_of_scope(scope_key):
+        for row in rows:
             if row.record_id in overlay.purged:
                 continue
             if not row.recorded_to:
                 row.recorded_to = overlay.closed.get((row.label, row.event_id, row.scope_key), 0)
             yield row
-        for row in overlay.events:
-            if row.scope_key == scope_key:
-                yield row
 
     def values_of_scope(self, scope_key: bytes) -> dict[bytes, ValueRow]:
         """Value tombstones of one scope by value key, lifted ones included."""
