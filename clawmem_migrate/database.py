@@ -19,7 +19,9 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import stat
 import struct
+import sys
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -42,7 +44,12 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _PENDING_BYTE = 0x40000000  # first lock byte of the database file
 _LOCK_BYTES = 512
 _SHM_ALIVE = 128  # byte of the -shm file that every open connection holds a lock on
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
+#: struct flock of 64-bit systems
+_FLOCK, _FLOCK_FIELDS = (
+    (struct.Struct("qqihh"), ("start", "length", "pid", "type", "whence"))
+    if sys.platform == "darwin"
+    else (struct.Struct("hhqqi4x"), ("type", "whence", "start", "length", "pid"))
+)
 
 
 class Undecodable(bytes):
@@ -66,7 +73,9 @@ class Database:
     def __init__(self, path: str, lock_timeout: float = 10.0) -> None:
         self.path = path
         self.lock_timeout = lock_timeout
+        self._real = fs.realpath(path)  # SQLite names its logs after it
         self._cleanup = contextlib.ExitStack()
+        self._immutable = False
         self._before = self._state()
         try:
             self._connection = self._connect()
@@ -90,33 +99,33 @@ class Database:
 
     def _state(self) -> tuple[int, ...]:
         """What changes when the main file is written or replaced."""
-        found = fs.stat(self.path)
+        found = fs.stat(self._real)
         if found is None:
             raise NotFoundError(kind="source file", id=self.path, hint="--sqlite names a database that exists")
         return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def _connect(self) -> sqlite3.Connection:
-        if os.path.isdir(self.path):
-            raise NotASourceError(path=self.path, detail="it is a directory")
-        wal, journal = self.path + "-wal", self.path + "-journal"
-        with _opened(self.path) as fd:
+        kind = fs.stat(self._real)
+        if kind is None or not stat.S_ISREG(kind.st_mode):
+            what = "a directory" if kind is not None and stat.S_ISDIR(kind.st_mode) else "no ordinary file"
+            raise NotASourceError(path=self.path, detail=f"it is {what}")
+        wal, journal = self._real + "-wal", self._real + "-journal"
+        with _opened(self._real) as fd:
             head, size = fs.pread(fd, 100, 0), fs.fstat(fd).st_size
         if size == 0:
             raise NotASourceError(path=self.path, detail="the file is empty")
         if head[:16] != MAGIC:
             detail = "it does not begin with SQLite's magic (encrypted, or another kind of file)"
             raise NotASourceError(path=self.path, detail=detail)
+        in_use = _locked(self._real, _PENDING_BYTE, _LOCK_BYTES) or _locked(self._real + "-shm", _SHM_ALIVE, 1)
         wal_mode = head[18:20] == b"\x02\x02"
         has_wal = wal_mode and fs.size(wal) > 0
-        if not has_wal:
+        if not has_wal and not in_use:
             self._check_length(head, size)
-        if wal_mode and not has_wal:
-            self._immutable = True
-            return self._open(self.path, "mode=ro&immutable=1")
-        self._immutable = False
-        if (has_wal and not _locked(self.path + "-shm", _SHM_ALIVE, 1)) or self._hot_journal(journal):
+        if not in_use and (has_wal or _is_hot(journal)):
             return self._open(self._copy((wal,) if has_wal else (journal,)), "mode=rw")
-        return self._open(self.path, "mode=ro")
+        self._immutable = wal_mode and not in_use
+        return self._open(self._real, "mode=ro&immutable=1" if self._immutable else "mode=ro")
 
     def _check_length(self, head: bytes, size: int) -> None:
         """Refuse a file that ends before the pages its header counts (valid if both counters agree)."""
@@ -127,20 +136,13 @@ class Database:
             detail = f"it ends after {size} of {page * pages} bytes"
             raise DamagedError(path=self.path, detail=detail, hint="take a complete copy; it was left as it is")
 
-    def _hot_journal(self, journal: str) -> bool:
-        """Whether a rollback journal of a dead writer waits to be played back."""
-        if fs.size(journal) < 512 or _locked(self.path, _PENDING_BYTE, _LOCK_BYTES):
-            return False
-        with _opened(journal) as fd:
-            return fs.pread(fd, 8, 0) == _JOURNAL_MAGIC
-
     def _copy(self, companions: tuple[str, ...]) -> str:
         """Copy the database and its log into a private folder; the copy is consistent because nobody has it open."""
         folder = self._cleanup.enter_context(Workspace.temporary())
         target = folder.path("source.db")
-        for path in (self.path, *companions):
+        for path in (self._real, *companions):
             with _opened(path) as source:
-                folder.copy_from(source, target + path[len(self.path) :])
+                folder.copy_from(source, target + path[len(self._real) :])
         if self._state() != self._before:
             raise SourceChangedError(path=self.path)
         return target
@@ -162,7 +164,7 @@ class Database:
 
     def confirm_unchanged(self) -> None:
         """Raise SourceChangedError where a database that is read without a lock was written to since it was opened."""
-        if self._immutable and (self._state() != self._before or fs.size(self.path + "-wal")):
+        if self._immutable and (self._state() != self._before or fs.size(self._real + "-wal")):
             raise SourceChangedError(path=self.path)
 
     # ------------------------------------------------------------ reading
@@ -197,7 +199,7 @@ class Database:
     def _translated(self, error: sqlite3.Error) -> ClawmemError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            who = owner_of(self.path)
+            who = _owner_of(self._real)
             hint = "end that program, or raise --lock-timeout"
             return LockedError(path=self.path, owner=who, seconds=self.lock_timeout, hint=hint)
         if code == sqlite3.SQLITE_NOTADB:
@@ -227,8 +229,16 @@ def _opened(path: str) -> Iterator[int]:
         fs.close(fd)
 
 
+def _is_hot(journal: str) -> bool:
+    """Whether a rollback journal that nobody has open waits to be played back."""
+    if fs.size(journal) < 512:
+        return False
+    with _opened(journal) as fd:
+        return fs.pread(fd, 8, 0) == _JOURNAL_MAGIC
+
+
 def _locked(path: str, start: int, length: int) -> int:
-    """Process id of another process that locks those bytes of a file, or 0.
+    """Process id of another process that locks any of those bytes of a file, or 0.
 
     Never call it while this process has a connection on the file: closing a descriptor drops all its locks.
     """
@@ -236,16 +246,17 @@ def _locked(path: str, start: int, length: int) -> int:
     if fd is None:
         return 0
     try:
-        ask = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, ask))
+        ask = {"type": fcntl.F_WRLCK, "whence": os.SEEK_SET, "start": start, "length": length, "pid": 0}
+        found = fcntl.fcntl(fd, fcntl.F_GETLK, _FLOCK.pack(*(ask[name] for name in _FLOCK_FIELDS)))
     except OSError:  # a file system without such locks: nobody can hold one
         return 0
     finally:
         fs.close(fd)
-    return 0 if kind == fcntl.F_UNLCK else max(pid, 1)
+    answer = dict(zip(_FLOCK_FIELDS, _FLOCK.unpack(found), strict=True))
+    return 0 if answer["type"] == fcntl.F_UNLCK else max(answer["pid"], 1)
 
 
-def owner_of(path: str) -> str:
+def _owner_of(path: str) -> str:
     """Who holds a lock on a database, for a message."""
     pid = _locked(path, _PENDING_BYTE, _LOCK_BYTES)
     if not pid:

@@ -30,12 +30,14 @@ class Side:
 
     def __init__(self) -> None:
         self._bytes = bytearray()
+        self._digest = ""
         self.rows = 0
 
     def add(self, hashes: Iterable[bytes]) -> None:
         """Add rows."""
         data = b"".join(hashes)
         self._bytes += data
+        self._digest = ""
         self.rows += len(data) // 32
 
     def _sorted(self) -> npt.NDArray[Any]:
@@ -44,7 +46,9 @@ class Side:
 
     def digest(self) -> str:
         """The side's digest in hex."""
-        return sha256(self._sorted().tobytes()).hexdigest()
+        if not self._digest:
+            self._digest = sha256(self._sorted().data).hexdigest()
+        return self._digest
 
     def only_here(self, other: Side) -> set[bytes]:
         """Hashes of rows that the other side has not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -116,6 +117,13 @@ def test_a_locked_database_names_its_owner(tmp_path, make):
     assert str(writer.process.pid) in caught.value.message
 
 
+def test_a_pipe_is_no_database(tmp_path):
+    """Nothing waits for somebody to write into it."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(NotASourceError):
+        _count(tmp_path / "pipe")
+
+
 def test_what_is_no_database(tmp_path, make):
     """A missing file, a folder, text, an encrypted or truncated file: refused by name, nothing made."""
     source = make.rows(tmp_path / "a.db", [make.row(id, chunk="x" * 2000) for id in range(9)])
@@ -151,6 +159,38 @@ def test_odd_paths(tmp_path, make):
     for name in ("a?mode=rwc.db", "a#b%20.db", "ä ö.db", "-x.db"):
         shutil.copy(source, tmp_path / name)
         assert _count(tmp_path / name) == 1
+
+
+def test_a_writer_that_has_written_nothing_yet(tmp_path, make):
+    """WAL mode, open elsewhere, an empty log: what that process commits meanwhile is no reason to refuse."""
+    source = make.rows(tmp_path / "a.db", [make.row(1)], "PRAGMA journal_mode = wal;")
+    with Writer(source, "SELECT count(*) FROM memory_chunks"), Database(str(source)) as database:
+        make.script(source, "INSERT INTO memory_chunks(id, chunk) VALUES(2, 'two')")
+        assert database.count("memory_chunks") == 1
+        database.confirm_unchanged()
+
+
+def test_a_writer_in_exclusive_mode(tmp_path, make, files_of):
+    """A WAL database locked as a whole is in use, not to be copied: exit 11 and its owner."""
+    source = make.rows(tmp_path / "a.db", [make.row(1)], "PRAGMA journal_mode = wal;")
+    statements = ("PRAGMA locking_mode = exclusive", "INSERT INTO memory_chunks(id, chunk) VALUES(2, 'two')")
+    with Writer(source, *statements) as writer:
+        before = files_of(tmp_path)
+        with pytest.raises(LockedError) as caught:
+            _count(source, lock_timeout=0.1)
+        assert str(writer.process.pid) in caught.value.message
+        assert before == files_of(tmp_path)
+
+
+def test_a_symlink(tmp_path, make, files_of):
+    """Logs lie beside the real file."""
+    source = make.rows(tmp_path / "a.db", [make.row(1)])
+    folder = tmp_path / "links"
+    folder.mkdir()
+    (folder / "b.db").symlink_to(source)
+    Writer(source, "PRAGMA journal_mode = wal", "INSERT INTO memory_chunks(id, chunk) VALUES(2, 'two')").kill()
+    assert _count(folder / "b.db") == 2
+    assert ["b.db"] == [path.name for path in folder.iterdir()]
 
 
 def test_text_that_is_no_utf8(tmp_path, make):
