@@ -29,7 +29,7 @@ printf '\n$ clawmem save < note.json\n'
 clawmem save <"$folder/note.json"
 
 vector=$(sed -n '2s/.*"embedding": *\(\[[^]]*\]\).*/\1/p' "$sample/queries.ndjson")
-show clawmem search --query "How late can a guest cancel and get all the money back?" --embedding "$vector" --top-k 2
+show clawmem search --query "Until when does a guest get a full refund?" --embedding "$vector" --top-k 2
 show clawmem search --query "dark mode" --top-k 2
 printf '\n$ clawmem search --batch --top-k 1 < %s | cut -c 1-110\n' "$sample/queries.ndjson"
 clawmem search --batch --top-k 1 <"$sample/queries.ndjson" | cut -c 1-110
