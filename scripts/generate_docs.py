@@ -66,7 +66,7 @@ def cli_page() -> str:
     lines = [
         "# Command line", "", NOTE, "",
         "Data goes to stdout: one JSON document, or one JSON object a line for streams (`export`, `--ndjson`,",
-        "`--batch`); indented on a terminal. The rest goes to stderr, one line each: `error: …` on a terminal, otherwise",
+        "`--batch`); indented on a terminal. The rest goes to stderr, a line each: `error: …` on a terminal, otherwise",
         '`{"error":{"code","exit","message","hint"}}`, `{"warning":{"code","message"}}` and `{"summary":{…}}`.',
         "`docs/schema/` has a JSON Schema for each document.", "",
         "## Global options", "", "They stand before or after the verb.", "", *option_rows(options.GLOBAL),
