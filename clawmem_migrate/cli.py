@@ -200,7 +200,8 @@ def _incremental(
     from clawmem_core.writer import Writer
 
     started = clock.monotonic()
-    signing = Signing.from_file(options.signing_key) if options.signing_key else None
+    key = options.signing_key or os.environ.get("CLAWMEM_SIGNING_KEY_FILE")
+    signing = Signing.from_file(key) if key else None
     with Writer.open(options.hdf5, options.lock_timeout) as writer, Refusals(options.rejects) as refusals:
         if options.f32 and writer.float16:
             raise UsageError(detail=f"{options.hdf5} holds float16", hint="--f32 is decided when a store is made")

@@ -7,6 +7,7 @@ import random
 import h5py
 import pytest
 
+from clawmem_core.integrity.keys import keygen
 from clawmem_core.model import MemoryEntry, SearchOptions
 from clawmem_core.store import MemoryStore
 
@@ -155,6 +156,21 @@ def test_a_locked_store_is_named(pair):
 
         code = entry.run(["--sqlite", str(source), "--hdf5", str(store), "--incremental", "--lock-timeout", "0"])
     assert code == 11
+
+
+def test_a_signed_store(pair, make, migrate, tmp_path, monkeypatch):
+    """Without its key nothing is changed (12); with it the new state is signed."""
+    source, store, again = pair
+    keygen(str(tmp_path / "key"))
+    with MemoryStore.open(store, signing_key=str(tmp_path / "key")) as opened:
+        opened.flush_wal()
+    make.script(source, "UPDATE memory_chunks SET tags = 'new' WHERE id = 1")
+    answer = migrate("--sqlite", source, "--hdf5", store, "--incremental")
+    assert (12, "signing-key-required") == (answer.code, answer.error["code"])
+    monkeypatch.setenv("CLAWMEM_SIGNING_KEY_FILE", str(tmp_path / "key"))
+    assert (0, 1, 0, 0, 4) == again().counts
+    with MemoryStore.open_read_only(store) as opened:
+        assert opened.stats()["signed"]
 
 
 def test_a_failed_validation_keeps_the_old_store(pair, make, migrate, monkeypatch, records_of):
