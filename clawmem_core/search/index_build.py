@@ -126,7 +126,7 @@ class _Codes(dict[bytes, int]):
 
 
 class Known:
-    """What is known of a text column from an earlier index: its strings, the number of each row's, rows that changed."""
+    """A text column as an earlier index has it: its strings, the number of each row's string, rows that changed."""
 
     def __init__(self, strings: list[bytes], codes: Array, changed: Array) -> None:
         self.strings, self.codes, self.changed = strings, codes, changed
