@@ -220,7 +220,7 @@ def _derived_files(paths: StorePaths, columns: Columns, found: Findings) -> None
         found.add("keys-missing", message, severity="warning", file=paths.keys)
     else:
         before = len(found.items)
-        check_keys(paths, columns.fd, columns.checkpoint_id, found)
+        check_keys(paths, columns, found)
         for finding in found.items[before:]:
             finding["severity"] = "warning"
 
