@@ -11,7 +11,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from clawmem_core.integrity import content, manifest
+from clawmem_core.integrity import digests, manifest
 from clawmem_core.integrity.content import NUMBERS, TEXTS, Findings, Records, Rows
 from clawmem_core.integrity.keys import PublicKey
 from clawmem_core.integrity.merkle import RECORD, as_list, encode_rows, hash_rows
@@ -215,8 +215,8 @@ def _settings(found: Check, signed: Manifest, holds: Manifest, findings: Finding
         if before != after:
             change = {
                 "name": name,
-                "signed": None if before is None else content.setting_value(before),
-                "found": None if after is None else content.setting_value(after),
+                "signed": None if before is None else digests.setting_value(before),
+                "found": None if after is None else digests.setting_value(after),
             }
             found.changed_settings.append(change)
             findings.add("settings-changed", f"setting {name} is not as signed", setting=name)

@@ -14,7 +14,7 @@ import numpy as np
 
 from clawmem_core.contract.canonical import canonical_ascii, parse_json
 from clawmem_core.errors import DuplicateKeyError, InvalidJsonError
-from clawmem_core.integrity import content
+from clawmem_core.integrity import content, digests
 from clawmem_core.integrity.content import Findings, Rows
 from clawmem_core.integrity.keys import PublicKey
 from clawmem_core.integrity.merkle import as_list, tree_root
@@ -197,8 +197,8 @@ def describe(
     file: Any, rows: Rows, findings: Findings, *, hashes: list[bytes], key: PublicKey, signed_at: int
 ) -> Manifest:
     """The manifest of what `file` holds now: `rows` its records, `hashes` those of all earlier manifests."""
-    settings = content.settings(file, findings)
-    columns = content.columns(file, findings)
+    settings = digests.settings(file, findings)
+    columns = digests.columns(file, findings)
     state = meta_bytes(file, "log_state", 104, findings)
     lines = content.open_dataset(content.open_group(file, "audit"), "lines", findings)
     generation = settings.get("ann_generation", "int:0").removeprefix("int:")
@@ -213,7 +213,7 @@ def describe(
         leaves=sha256(rows.leaves.tobytes()).hexdigest(),
         ids=sha256(id_runs(rows.ids).tobytes()).hexdigest(),
         settings=settings,
-        tables=content.tables(file, findings),
+        tables=digests.tables(file, findings),
         columns=columns,
         audit_head=state[72:].hex(),
         audit_lines=len(lines) if lines is not None and lines.shape else 0,

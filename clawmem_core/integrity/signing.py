@@ -13,7 +13,7 @@ import numpy as np
 
 from clawmem_core import clock
 from clawmem_core.errors import IntegrityError, InternalError, WrongKeyError
-from clawmem_core.integrity import content, manifest, note
+from clawmem_core.integrity import digests, manifest, note
 from clawmem_core.integrity.check import check_file
 from clawmem_core.integrity.content import Findings, Records, Rows
 from clawmem_core.integrity.keys import SecretKey, load_secret
@@ -116,7 +116,7 @@ class Signing:
         named); None hashes every record. Raises IntegrityError where the file does not hold what it should.
         """
         findings = Findings()
-        settings = content.settings(file, findings)
+        settings = digests.settings(file, findings)
         records = Records(file, findings, settings.get("float16") == "int:1")
         known = next(iter(self._known.values()), None) if changed is not None else None
         rows = records.rows(known, frozenset(changed or ()))

@@ -18,7 +18,7 @@ from clawmem_core.errors import (
     NotAStoreError,
     NoteError,
 )
-from clawmem_core.integrity import content, log_check, manifest, note, sidecars
+from clawmem_core.integrity import digests, log_check, manifest, note, sidecars
 from clawmem_core.integrity.check import Check, check_file
 from clawmem_core.integrity.content import Findings
 from clawmem_core.storage import fs, hdf5_file, schema
@@ -136,7 +136,7 @@ class _Verification:
     @staticmethod
     def _identity(file: h5py.File) -> Identity | None:
         unheard = Findings()  # check_file reports the same again
-        settings = content.settings(file, unheard)
+        settings = digests.settings(file, unheard)
         checkpoint_id = manifest.meta_bytes(file, "checkpoint_id", 16, unheard)
         return log_check.identity_of(settings, checkpoint_id, manifest.meta_bytes(file, "log_state", 104, unheard))
 
