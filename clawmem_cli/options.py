@@ -53,6 +53,15 @@ EVENTS = (
     ACTOR,
 )
 
+REASON = Option("--reason", "text", "Why; kept with the change.", default="", metavar="TEXT")
+FACT = Option("--fact", "text", "Id of the fact, 64 hexadecimal digits.", metavar="ID")
+REJECTED_UNTIL = Option(
+    "--rejected-until", "text", "When the value may be said again (RFC 3339 or seconds); never by default.",
+    metavar="TIME",
+)  # fmt: skip
+#: options of every verb that corrects facts
+CORRECTING = (SCOPE, FACT, REASON, *WRITING)
+
 _VERBS = (
     Verb(
         "create", "Make a new, empty store.",
@@ -166,6 +175,30 @@ _VERBS = (
             Option("--strict", "flag", "Unsigned log entries fail as well."),
         ),
     ),
+    Verb(
+        "replace", "Replace a fact by a new one, given by --text, --json or on stdin.",
+        (
+            Option("--text", "text", "What holds instead; everything else is as in the old fact.", metavar="TEXT"),
+            Option("--json", "text", "The new fact as JSON, absent members as in the old one; - reads stdin.",
+                   metavar="OBJECT"),
+            Option("--also", "text", "Id of another fact that gives way too; repeat for more.", multiple=True,
+                   metavar="ID"),
+            Option("--override-tombstone", "text", "Why a value that was rejected before is believed now.",
+                   metavar="REASON"),
+            REJECTED_UNTIL,
+            *CORRECTING,
+        ),
+    ),
+    Verb("retract", "Take a fact back: it never held, and saying it again needs a review.",
+         (REJECTED_UNTIL, *CORRECTING)),
+    Verb(
+        "expire", "End a fact: it held until now, or until --at.",
+        (Option("--at", "text", "When it ended (RFC 3339 or seconds).", metavar="TIME"), *CORRECTING),
+    ),
+    Verb("history", "Print every version of a fact.", (SCOPE, FACT)),
+    Verb("review list", "Print the facts that wait for a decision.", (SCOPE,)),
+    Verb("review approve", "Believe a fact that waits; its proposer cannot.", CORRECTING),
+    Verb("review reject", "Never believe a fact that waits; its proposer cannot.", (REJECTED_UNTIL, *CORRECTING)),
 )  # fmt: skip
 
 VERBS = {verb.words: verb for verb in _VERBS}

@@ -36,6 +36,18 @@ def open_store(args: Arguments) -> Iterator[MemoryStore]:
         tell("store", store.warnings)
 
 
+@contextmanager
+def open_writer(args: Arguments) -> Iterator[Writer]:
+    """The writer of a command line's store, for changes of events; afterwards the automatic checkpoint."""
+    from clawmem_core.writer import Writer
+
+    with Writer.open(args.path, args.lock_timeout, args.actor) as writer:
+        before = writer.pending
+        yield writer
+        output.reports(writer.reports)
+        checkpoint_if_due(args, writer, before)
+
+
 def store_paths(args: Arguments) -> StorePaths:
     """The names of the store of a command line, for verbs that open its files themselves.
 

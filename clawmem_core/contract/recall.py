@@ -83,7 +83,11 @@ class EventFilter:
 
 
 class Readable:
-    """The events that a read may see, by the record with their text. `successors`: of marked episodes, see `order`."""
+    """The events that a read may see, by the record with their text.
+
+    `successors`: by scope and source event, the records of the facts that replaced what came from there. An episode is
+    marked when its fact is replaced, and here once more, for those that came in after that.
+    """
 
     __slots__ = ("rows", "successors")
 
@@ -91,10 +95,16 @@ class Readable:
         every = list(versions)
         now = clock.now()
         excluded = _excluded(every, wanted.exclude_session) if wanted.exclude_session else set()
-        self.rows = {
-            row.record_id: row for row in every if row.record_id not in excluded and wanted.passes(row, now)
-        }  # fmt: skip
-        self.successors = _successors(every) if any(row.marked for row in self.rows.values()) else {}
+        self.successors = _successors(every)
+        self.rows: dict[int, EventRow] = {}
+        for row in every:
+            if row.record_id not in excluded and wanted.passes(row, now):
+                late = wanted.known_at is None and row.label == EPISODE and self._sources(row)
+                self.rows[row.record_id] = row.changed(marked=True) if late and not row.marked else row
+
+    def _sources(self, row: EventRow) -> Sequence[int]:
+        """Records of the facts that replaced what came from the same source event as an episode."""
+        return self.successors.get((row.scope_key, exact_source(row)), ()) if row.source_event else ()
 
     def factors(self) -> dict[int, float]:
         """What trust and confidence do to the rank of each record."""
@@ -106,7 +116,7 @@ class Readable:
         below = {}
         for id, row in self.rows.items():
             if row.marked and id in places:
-                found = [one for one in self.successors.get((row.scope_key, exact_source(row)), ()) if one in places]
+                found = [one for one in self._sources(row) if one in places]
                 if found:
                     below[id] = max(found, key=places.__getitem__)
         by_id = {hit.index: hit for hit in hits}
@@ -164,7 +174,7 @@ def search_events(
     request = request_of(
         view, vector, text, options, allowed=allowed, scope=scope_key, factors=readable.factors()
     )  # fmt: skip
-    if not readable.successors:
+    if not any(row.marked for row in readable.rows.values()):
         return search(view, request)
     k, request.k = request.k, request.k + BEYOND
     return readable.order(search(view, request))[:k]
