@@ -47,7 +47,11 @@ def test_console_examples(page: Path, commands: dict[str, str], tmp_path: Path) 
     assert 0 == done.returncode, done.stdout[-600:] + done.stderr[-600:]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python") and page.stem != "verify-by-hand"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if blocks(page, "python") and page.stem != "verify-by-hand"],
+    ids=lambda page: page.name,
+)
 def test_python_examples(page: Path, tmp_path: Path) -> None:
     """The Python blocks of a page run in an empty folder (verify-by-hand has a test of its own)."""
     for block in blocks(page, "python"):

@@ -1,0 +1,180 @@
+"""The façade: handles, threads, forks, refusals; what it keeps is the state machine's to show."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from clawmem_core import MemoryEntry, MemoryStore, SearchOptions
+from clawmem_core.errors import (
+    ClosedError,
+    DeletedError,
+    DimensionError,
+    ExistsError,
+    ForkedError,
+    InvalidInputError,
+    LockedError,
+    NotFoundError,
+    ReadOnlyError,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    """An open store of two-dimensional vectors."""
+    return MemoryStore.create(tmp_path / "m.h5", dim=2)
+
+
+def path_of(store: MemoryStore) -> str:
+    """Where it lies."""
+    return str(store.stats()["path"])
+
+
+def test_one_writer(store: MemoryStore) -> None:
+    """A second writer is refused, a reader is not; closing lets the lock go."""
+    with pytest.raises(LockedError):
+        MemoryStore.open(path_of(store))
+    with MemoryStore.open_read_only(path_of(store)) as reader:
+        assert 0 == reader.stats()["count"]
+    path = path_of(store)
+    store.close()
+    MemoryStore.open(path).close()
+
+
+def test_create_never_replaces(store: MemoryStore) -> None:
+    """An existing store is kept."""
+    store.save(MemoryEntry("kept"))
+    path = path_of(store)
+    store.close()
+    with pytest.raises(ExistsError):
+        MemoryStore.create(path, dim=2)
+    with MemoryStore.open_read_only(path) as reader:
+        assert ["kept"] == [record.chunk for record in reader.records()]
+
+
+def test_reader_is_a_point_in_time(store: MemoryStore) -> None:
+    """A read-only handle refuses writes and does not see later ones, checkpoints included."""
+    store.save(MemoryEntry("one", [1.0, 0.0]))
+    with MemoryStore.open_read_only(path_of(store)) as reader:
+        store.save(MemoryEntry("two", [0.0, 1.0]))
+        store.flush_wal()
+        store.delete(0)
+        assert ["one"] == [record.chunk for record in reader.records()]
+        assert [0] == [hit.index for hit in reader.search([1.0, 0.0], "one")]
+        for write in (lambda: reader.save(MemoryEntry("x")), lambda: reader.delete(0), reader.flush_wal, reader.tick):
+            with pytest.raises(ReadOnlyError):
+                write()
+
+
+def test_a_bad_batch_stores_nothing(store: MemoryStore) -> None:
+    """One bad entry refuses the whole batch before anything is written."""
+    with pytest.raises(DimensionError):
+        store.save_batch([MemoryEntry("good", [1.0, 2.0]), MemoryEntry("bad", [1.0])])
+    assert 0 == store.stats()["count"]
+    assert ("saved", 0) == (lambda answer: (answer.status, answer.index))(store.save(MemoryEntry("next")))
+
+
+def test_deleting_is_all_or_nothing(store: MemoryStore) -> None:
+    """An id that is not live refuses the whole call."""
+    store.save_batch([MemoryEntry("a"), MemoryEntry("b")])
+    store.delete(1)
+    for ids, error in (([0, 1], DeletedError), ([0, 7], NotFoundError)):
+        with pytest.raises(error):
+            store.delete(ids)
+    assert "a" == store.get(0).chunk
+
+
+def test_key_is_free_after_a_delete(store: MemoryStore) -> None:
+    """A deleted record's key makes a new record; undeleting the old one leaves the key with the new."""
+    store.save_or_update("k", MemoryEntry("old"))
+    store.delete(0)
+    assert 1 == store.save_or_update("k", MemoryEntry("new")).index
+    store.undelete(0)
+    assert 1 == store.save_or_update("k", MemoryEntry("newer")).index
+    assert ["old", "newer"] == [record.chunk for record in store.records()]
+
+
+def test_graph_refusals(store: MemoryStore) -> None:
+    """Ends of an edge, a session's range and names are checked."""
+    alice = store.add_entity("Alice", "person")
+    with pytest.raises(NotFoundError):
+        store.add_relation(alice, 7, "knows")
+    with pytest.raises(NotFoundError):
+        store.add_alias("x", 7)
+    with pytest.raises(InvalidInputError):
+        store.add_relation(alice, alice, "knows", float("nan"))
+    store.save(MemoryEntry("a"))
+    for start, end in ((1, 0), (0, 5), (-2, 0)):
+        with pytest.raises(InvalidInputError):
+            store.add_session("s", start, end)
+
+
+def test_closed_handle(store: MemoryStore) -> None:
+    """Closing twice is nothing; using a closed handle is an error."""
+    store.close()
+    store.close()
+    with pytest.raises(ClosedError):
+        store.stats()
+
+
+def test_threads_share_a_handle(store: MemoryStore) -> None:
+    """Four threads saving and searching: every record once."""
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for at in range(20):
+                store.save(MemoryEntry(f"thread {number} record {at}", [1.0, number + at]))
+                store.search([1.0, 1.0], f"thread {number}", SearchOptions(3))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [] == errors
+    assert list(range(80)) == [record.id for record in store.records()]
+    assert 80 == len({record.chunk for record in store.records()})
+
+
+def test_fork_is_refused(store: MemoryStore) -> None:
+    """A child may not use the handle, and its end does not free the parent's lock."""
+    store.save(MemoryEntry("before"))
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for use in (store.stats, lambda: store.save(MemoryEntry("x")), store.flush_wal):
+            try:
+                use()
+            except ForkedError:
+                refused += 1
+        os._exit(refused)
+    _, status = os.waitpid(child, 0)
+    assert 3 == os.waitstatus_to_exitcode(status)
+    with pytest.raises(LockedError):
+        MemoryStore.open(path_of(store))
+    assert 1 == store.save(MemoryEntry("after")).index
+
+
+def test_failed_automatic_checkpoint_is_a_warning(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The save is acknowledged, durable, and the handle remembers what went wrong."""
+    from clawmem_core.errors import StorageError
+    from clawmem_core.storage import checkpoint
+
+    path = path_of(store)
+    store.close()
+    small = MemoryStore.create(path + "2.h5", dim=2, wal_max_entries=1)
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError(path="m.h5", detail="No space left on device")
+
+    monkeypatch.setattr(checkpoint, "checkpoint", full)
+    for number in range(3):
+        assert number == small.save(MemoryEntry(f"record {number}")).index
+    assert any("No space left" in warning for warning in small.warnings)
+    assert 3 == small.stats()["wal_pending"]
