@@ -58,6 +58,7 @@ class _NewStore:
     def __init__(self, source: Source, plan: Plan, expected: Expectation, effort: Effort) -> None:
         self._source, self._plan, self._expected, self._effort = source, plan, expected, effort
         self.state = MigrationState()
+        self.release: Callable[[], None] = lambda: None
         self.aside = Aside()
         self.validation = Validation()
 
@@ -68,9 +69,11 @@ class _NewStore:
     def write(self, file: h5py.File) -> None:
         """Remember the source ids."""
         self.state.write(file)
+        self.state = MigrationState()
 
     def confirm(self, temp: str) -> None:
         """Read the file back before it has its name."""
+        self.release()  # the file is complete; building its index needs the memory
         self._effort.progress.stage("index", self._plan.accepted)
         self.aside.make(temp)
         self._effort.progress.stage("validate", self._plan.accepted)
@@ -94,6 +97,7 @@ def create(source: Source, plan: Plan, dest: str, config: StoreConfig, effort: E
         StorePaths(dest), door.config(config), lock_timeout=effort.lock_timeout, derive=amendment.aside.adopt,
         amendment=amendment,
     )  # fmt: skip
+    amendment.release = writer.discard
     effort.progress.stage("write", plan.accepted)
     try:
         with writer:

@@ -69,6 +69,7 @@ class _Spool:
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             fs.close(fd)
+            self.edges = array("q", [0])
 
     def bytes_of(self, rows: slice) -> bytes:
         first, last = self.edges[rows.start], self.edges[rows.stop]
@@ -250,7 +251,7 @@ class BulkWriter:
         return columns
 
     def discard(self) -> None:
-        """Drop everything that was added. Does nothing after `finish`."""
+        """Drop what was added. Does nothing after `finish`; in an amendment's `confirm` it frees memory for other work."""
         self._open = False
         for spool in (*self._texts, self._vectors):
             spool.close()
