@@ -199,6 +199,14 @@ _VERBS = (
     Verb("review list", "Print the facts that wait for a decision.", (SCOPE,)),
     Verb("review approve", "Believe a fact that waits; its proposer cannot.", CORRECTING),
     Verb("review reject", "Never believe a fact that waits; its proposer cannot.", (REJECTED_UNTIL, *CORRECTING)),
+    Verb(
+        "doctor", "Name what is wrong with the store's files; with --repair, put it right.",
+        (
+            Option("--repair", "flag", "Back up what is damaged, then repair it."),
+            Option("--json", "flag", "Accepted for scripts; the report is always JSON."),
+            *WRITING,
+        ),
+    ),
 )  # fmt: skip
 
 VERBS = {verb.words: verb for verb in _VERBS}
