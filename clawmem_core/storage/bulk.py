@@ -251,7 +251,7 @@ class BulkWriter:
         return columns
 
     def discard(self) -> None:
-        """Drop what was added. Does nothing after `finish`; in an amendment's `confirm` it frees memory for other work."""
+        """Drop what was added. Does nothing after `finish`; an amendment's `confirm` may call it to free memory."""
         self._open = False
         for spool in (*self._texts, self._vectors):
             spool.close()
