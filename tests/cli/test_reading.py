@@ -27,9 +27,11 @@ def test_reading_writes_nothing_and_is_clean_with_warnings_on(
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-NEEDED = {
+#: what a verb needs beside the store before it looks at it; verbs that are not here need a scope file and more
+NEEDED: dict[str, list[str]] = {
     "save": ["--json", '{"chunk":"x"}'], "search": ["--query", "x"], "recall": ["0"], "delete": ["0"],
-    "snapshot": ["copy.h5"], "verify": ["--public-key", "ab" * 32],
+    "snapshot": ["copy.h5"], "verify": ["--public-key", "ab" * 32], "stats": [], "export": [], "agents-md": [],
+    "flush-wal": [], "compact": [], "index": [], "tick": [], "doctor": [],
 }  # fmt: skip
 ON_A_STORE = [verb.words for verb in options.VERBS.values() if verb.store and verb.words != "create"]
 
@@ -38,6 +40,6 @@ ON_A_STORE = [verb.words for verb in options.VERBS.values() if verb.store and ve
 def test_a_missing_store_stays_missing(clawmem: Callable[..., Answer], tmp_path: Path, verb: str) -> None:
     """Exit 10 from every verb that works on a store; a folder is none."""
     words = [*verb.split(), *NEEDED.get(verb, [])]
-    assert 10 == clawmem("-p", "none.h5", *words).code
+    assert clawmem("-p", "none.h5", *words).code in ((10,) if verb in NEEDED else (2, 10))
     assert [] == list(tmp_path.iterdir())
-    assert clawmem("-p", tmp_path, *words).code in (2, 10, 13, 14)
+    assert clawmem("-p", tmp_path, *words).code in (2, 10, 14)
