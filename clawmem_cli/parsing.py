@@ -48,6 +48,8 @@ class Option:
         self.kind, self.help, self.least = kind, help, least
         self.multiple, self.env, self.choices, self.negative = multiple, env, choices, negative
         self.name = self.flags[0][2:].replace("-", "_")
+        if self.name == "async":  # a keyword of Python
+            self.name = "async_"
         self.default = False if kind == "flag" and default is None else () if multiple else default
         self.metavar = metavar or ("|".join(choices) if choices else kind.upper())
 

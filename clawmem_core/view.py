@@ -171,6 +171,13 @@ class View:
                 found[value_key] = row
         return found
 
+    def audit_lines(self) -> bytes:
+        """The whole audit log, read from the HDF5 file and the log. Raises DamagedError."""
+        from clawmem_core.storage.schema import load
+
+        with load(self._h5_fd, self.paths.given) as columns:
+            return columns.audit + b"".join(self.overlay.audit)
+
     # ------------------------------------------------------------ what the store says of itself
 
     def config(self) -> dict[str, Any]:

@@ -175,11 +175,11 @@ def replace(
     """Replace a fact by another one, and commit.
 
     `fields`: the new fact; absent members are those of the old one, except `text`, which must be there, and
-    `validFrom`, now by default; a vector may stand beside them. `also`: ids of more facts that give way. `override`: why a value that
-    was rejected before is believed now; without it such a fact is stored pending and the old one stays. Returns
-    {"status": "replaced" or "pending", "index", "id", "superseded", "siblings"}: siblings are active facts on the same
-    subject and kind that were left as they are. Raises NotFoundError, ConflictError, InvalidEventError and as
-    `save_event`.
+    `validFrom`, now by default; a vector may stand beside them. `also`: ids of more facts that give way. `override`:
+    why a value that was rejected before is believed now; without it such a fact is stored pending and the old one
+    stays. `expires`: when the old values may be said again, in seconds. Returns {"status": "replaced" or "pending",
+    "index", "id", "superseded", "siblings"}: siblings are active facts on the same subject and kind that were left as
+    they are. Raises NotFoundError, ConflictError, InvalidEventError and as `save_event`.
     """
     change = Change(writer, scope, reason)
     old = change.fact(old_id)

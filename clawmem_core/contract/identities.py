@@ -44,11 +44,16 @@ def hash_scope(parts: Iterable[str | Undefined | None], salt: str | Undefined = 
     This is the contract's function, which is not injective: `derive.participant_hash` refuses the inputs that collide.
     Raises TypeError if a part or the salt is no text.
     """
+    return sha256_hex(scope_canonical(parts, salt))
+
+
+def scope_canonical(parts: Iterable[str | Undefined | None], salt: str | Undefined = "") -> str:
+    """The text a scope's hash is the hash of. Raises TypeError as `hash_scope`."""
     prefix = "" if salt is UNDEFINED else salt
     cleaned = ["" if part is None or isinstance(part, Undefined) else js_trim(part) for part in parts]
     if not isinstance(prefix, str):
         raise TypeError(f"a salt must be text, not {type(prefix).__name__}")
-    return sha256_hex(prefix + _RECORD_SEPARATOR + _UNIT_SEPARATOR.join(cleaned))
+    return prefix + _RECORD_SEPARATOR + _UNIT_SEPARATOR.join(cleaned)
 
 
 def episode_canonical(episode: Mapping[str, Any]) -> str:
