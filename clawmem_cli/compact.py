@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def run(args: Arguments) -> int:
     """Compact and print which rows of the file moved, old to new."""
     with open_store(args) as store:
-        before = store.stats()["count"]
+        before = store.count
         moved = store.compact()
-        count = store.stats()["count"]
+        count = store.count
         rows = {str(old): new for old, new in moved.items()}
         output.document({"status": "compacted", "removed": before - count, "count": count, "moved": rows})
     return 0

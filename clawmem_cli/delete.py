@@ -15,14 +15,13 @@ def run(args: Arguments) -> int:
     """Delete the records named. Raises NotFoundError or DeletedError for the first that is not live."""
     with open_store(args) as store:
         deleted = store.delete(args.id)
-        stats = store.stats()
         output.document(
             {
                 "status": "deleted",
                 "deleted": deleted,
                 "ids": list(args.id),
-                "count": stats["count"],
-                "active": stats["active"],
+                "count": store.count,
+                "active": store.active,
             }
         )
     return 0

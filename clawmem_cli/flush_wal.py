@@ -15,6 +15,5 @@ def run(args: Arguments) -> int:
     """Move the log's entries into the file."""
     with open_store(args) as store:
         flushed = store.flush_wal()
-        pending = store.stats()["wal_pending"]
-        output.document({"status": "flushed", "entries_flushed": flushed, "wal_pending": pending})
+        output.document({"status": "flushed", "entries_flushed": flushed, "wal_pending": store.pending})
     return 0

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from clawmem_core import door
 from clawmem_core.errors import (
+    ClawmemError,
     ClosedError,
     ForkedError,
     InvalidInputError,
@@ -179,7 +180,10 @@ class MemoryStore:
         happened, warnings = writer.checkpoint_if_due(before, self._signing)
         self.warnings.extend(warnings)
         if happened:
-            self._look_again()
+            try:
+                self._look_again()
+            except ClawmemError as error:  # what this handle has seen so far says the same
+                self.warnings.append(f"the new checkpoint could not be opened: {error.message}")
 
     def _look_again(self) -> None:
         """See the file that a checkpoint just put in place."""
@@ -307,6 +311,21 @@ class MemoryStore:
         return self.search(
             embedding, text, SearchOptions(k, vector_weight=vector_weight, keyword_weight=keyword_weight)
         )
+
+    @property
+    def count(self) -> int:
+        """Rows, deleted ones included."""
+        return self._check().state.rows
+
+    @property
+    def active(self) -> int:
+        """Rows that are not deleted."""
+        return self._check().state.active
+
+    @property
+    def pending(self) -> int:
+        """Entries that no checkpoint holds."""
+        return self._check().pending
 
     def stats(self) -> dict[str, Any]:
         """Counts, sizes and states (the document of `clawmem stats`)."""

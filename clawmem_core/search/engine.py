@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clawmem_core.search.index_reader import IndexReader
-    from clawmem_core.search.ranking import Candidate
     from clawmem_core.view import View
 
 BEYOND = 256  # records beyond the union from which numpy scores them
@@ -82,8 +81,7 @@ class Search:
         vector = self.vector
         if vector is None:
             return []
-        pool, self.plans["vector"] = self.executor.vector_pool(vector, self.selection)
-        scored = [(score, row) for score, row in pool]
+        scored, self.plans["vector"] = self.executor.vector_pool(vector, self.selection)
         first = self.base.count
         for at in self.selection.tail:
             stored = self.tail.records[at].vector
@@ -98,14 +96,16 @@ class Search:
             return []
         changed = self.tail.changed_rows() if query.neighbour else []
         selection = self.selection.without(changed) if changed else self.selection
-        pool, self.plans["keyword"], self.score_row = self.executor.keyword_pool(query, selection)
-        scored = [(score, row) for score, row in pool]
+        scored, self.plans["keyword"], self.score_row = self.executor.keyword_pool(query, selection)
         beside = [*self.selection.having(changed), *(self.base.count + at for at in self.selection.tail)]
         scored += [(score, place) for place in beside if (score := query.score(place)) > 0]
         return self._pool(scored, self.bm25)
 
     def _pool(self, scored: list[tuple[float, int]], scores: dict[int, Any]) -> list[int]:
-        """The best POOL places by score, then id."""
+        """The best POOL places by score, then id; index rows alone come in that order."""
+        if not self.tail.around and not self.selection.tail:
+            scores.update((place, score) for score, place in scored)
+            return [place for _, place in scored]
         id_of = self.tail.id_of
         if len(scored) > ranking.POOL:
             bar = sorted((score for score, _ in scored), reverse=True)[ranking.POOL - 1]
@@ -147,32 +147,38 @@ class Search:
         return found
 
     def _session_of(self, place: int) -> Any:
-        """What tells the session of a record apart; None for none."""
-        first = self.base.count
-        if place >= first:
-            key = self.tail.keys[place - first]
-            code = self.base.session_code(*key)
-            return (key if code < 0 else code) if key[1] else None
-        code = self.base.session_code_of(place)
-        return code if code >= self.nameless else None
+        """What tells the session of a tail record apart; None for none."""
+        key = self.tail.keys[place - self.base.count]
+        code = self.base.session_code(*key) if key[1] else -1
+        return code if code >= 0 else key if key[1] else None
 
-    def _activation_of(self, place: int, id: int) -> float:
-        first = self.base.count
-        if place >= first:
-            return self.tail.records[place - first].activation
+    def _fused(self, places: Iterable[int]) -> tuple[list[tuple[int, float]], dict[int, int]]:
+        """(id, final score) of some records as one union, best first; and their places by id."""
+        first, base, tail = self.base.count, self.base, self.tail
+        rows = [place for place in places if place < first]
+        later = [place for place in places if place >= first]
+        self._compare(rows)
+        ids = base.ids_of(rows) + [tail.id_of(place) for place in later]
+        activations = base.activations_of(rows) + [tail.records[place - first].activation for place in later]
         if self.overlay.activation:
-            return self.overlay.activation.get(id, self.base.activation(place))
-        return self.base.activation(place)
-
-    def _candidates(self, places: Collection[int]) -> list[Candidate]:
-        found: list[Candidate] = []
-        self._compare(places)
-        factors = self.request.factors
-        for place in places:
-            id = self.tail.id_of(place)
-            boost = ranking.boost(self._activation_of(place, id), factors.get(id, 1.0))
-            found.append((id, self._cosine_of(place), self._bm25_of(place), boost, self._session_of(place)))
-        return found
+            changed = self.overlay.activation
+            activations = [changed.get(id, weight) for id, weight in zip(ids, activations, strict=True)]
+        factors, boost, nameless = self.request.factors, ranking.boost, self.nameless
+        boosts = [
+            1.0 if weight == 1.0 and not factors else boost(weight, factors.get(id, 1.0))
+            for id, weight in zip(ids, activations, strict=True)
+        ]
+        sessions: list[Any] = [code if code >= nameless else None for code in base.session_codes_of(rows)]
+        sessions += map(self._session_of, later)
+        order = rows + later
+        cosines = [self._cosine_of(place) for place in later]
+        if self.vector is not None:
+            cosines = [*map(self.cosines.__getitem__, rows), *cosines]
+        else:
+            cosines = [None] * len(order)
+        bm25 = [self._bm25_of(place) for place in order]
+        candidates = list(zip(ids, cosines, bm25, boosts, sessions, strict=True))
+        return self.executor.fuse(candidates, self.weights, **self.present), dict(zip(ids, order, strict=True))
 
     # ------------------------------------------------------------ the page
 
@@ -181,10 +187,8 @@ class Search:
         request = self.request
         vector_pool, keyword_pool = self._vector_pool(), self._keyword_pool()
         self.present = {"vector": bool(vector_pool), "keyword": bool(keyword_pool)}
-        union = dict.fromkeys(vector_pool + keyword_pool)
-        candidates = self._candidates(union)
-        places = {candidate[0]: place for candidate, place in zip(candidates, union, strict=True)}
-        ranked = ranking.fuse(candidates, self.weights, **self.present)
+        union = list(dict.fromkeys(vector_pool + keyword_pool))
+        ranked, places = self._fused(union)
         if request.rerank is None and request.confidence is None and request.min_score is None:
             hits = [self._hit(id, score, places[id]) for id, score in ranked[: request.k]]
         else:
@@ -232,8 +236,7 @@ class Search:
             self._use_arrays()
         self._compare(places)
         rest = [place for place in places if self._cosine_of(place) is not None or self._bm25_of(place) > 0]
-        fused = ranking.fuse(self._candidates(rest), self.weights, **self.present)
-        by_id = {self.tail.id_of(place): place for place in rest}
+        fused, by_id = self._fused(rest)
         hits: list[SearchHit] = []
         for id, score in ranking.continue_below(last, fused):
             if self._similarity(by_id[id]) >= self.least:
@@ -275,7 +278,7 @@ class Search:
 
         base = self.base
         record = Record(id, base.text(row), base.timestamp(row), base.channel(row), base.session(row), base.tags(row))
-        record.activation = self._activation_of(row, id)
+        record.activation = self.overlay.activation.get(id, base.activation(row))
         return record
 
 

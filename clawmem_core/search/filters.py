@@ -141,7 +141,7 @@ def _of_codes(codes: memoryview, passes: Callable[[int], bool]) -> bytes:
 def _of_names(base: IndexReader, column: str, table: str, passes: Callable[[str], bool]) -> bytes:
     """Rows whose string, one of a table, passes."""
     strings = base.sections.length(f"{table}.o") - 1
-    good = [passes(base.sections.string(table, code).decode()) for code in range(strings)]
+    good = [passes(base.string(table, code)) for code in range(strings)]
     codes = base.sections.column(column)
     if codes is None:
         return bytes((good[0] if good else False,)) * base.count

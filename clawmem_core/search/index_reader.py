@@ -9,7 +9,7 @@ never used; every failure is UnusableIndex, upon which the caller builds the sam
 
 from __future__ import annotations
 
-from clawmem_core.errors import StorageError
+from clawmem_core.errors import DamagedError, StorageError
 from clawmem_core.model import Record
 from clawmem_core.search import index_format as form
 from clawmem_core.search.index_format import UnusableIndex
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexReader", "UnusableIndex"]
 
+KEPT_NAMES = 10_000  # strings of tables that are kept decoded
 MAPPED_VECTORS = 16 << 20  # bytes of int8 vectors up to which they are read through the mapping
 
 
@@ -52,6 +53,7 @@ class IndexReader:
         self._map: Any = None
         self._config: Mapping[str, Any] | None = None
         self._segments: list[Segment] | None = None
+        self._names: dict[tuple[str, int], str] = {}
         totals = self.sections.column("totals")
         if totals is None or len(totals) != form.TOTALS.size:
             raise UnusableIndex("section totals is missing")
@@ -176,17 +178,34 @@ class IndexReader:
         found: int = self.sections.value("id", row, row)
         return found
 
+    def string(self, table: str, number: int) -> str:
+        """A string of a table. Raises DamagedError for one that is not UTF-8, as the HDF5 file then holds it."""
+        data = self.sections.string(table, number)
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise DamagedError(path=fs.path_of(self.h5_fd), detail=f"{table} {number} is not UTF-8 ({error})") from None
+
     def text(self, row: int) -> str:
         """The text of a row."""
-        return self.sections.string("text", row).decode()
+        return self.string("text", row)
 
     def channel(self, row: int) -> str:
         """The source channel of a row."""
-        return self.sections.string("chans", self.sections.value("chan", row, 0)).decode()
+        return self._name("chans", self.sections.value("chan", row, 0))
 
     def tags(self, row: int) -> str:
         """The tags of a row."""
-        return self.sections.string("tags", self.sections.value("tag", row, 0)).decode()
+        return self._name("tags", self.sections.value("tag", row, 0))
+
+    def _name(self, table: str, code: int) -> str:
+        """A string of a table; those seen are kept, up to a number."""
+        found = self._names.get((table, code))
+        if found is None:
+            if len(self._names) >= KEPT_NAMES:
+                self._names.clear()
+            found = self._names[table, code] = self.string(table, code)
+        return found
 
     def session_code_of(self, row: int) -> int:
         """The number of a row's (scope, session)."""
@@ -195,7 +214,7 @@ class IndexReader:
 
     def session_name(self, code: int) -> str:
         """The session id of a (scope, session) number."""
-        return self.sections.string("ses", code).decode()
+        return self._name("ses", code)
 
     def session(self, row: int) -> str:
         """The session id of a row; "" for none."""
@@ -210,7 +229,7 @@ class IndexReader:
         return self._optional("src_id", row)
 
     def _optional(self, name: str, row: int) -> str:
-        return "" if self.sections.section(name) is None else self.sections.string(name, row).decode()
+        return "" if self.sections.section(name) is None else self.string(name, row)
 
     def timestamp(self, row: int) -> float:
         """Seconds since the epoch."""
@@ -221,6 +240,22 @@ class IndexReader:
         """Activation weight of a row."""
         found: float = self.sections.value("act", row, 1.0)
         return found
+
+    def ids_of(self, rows: Sequence[int]) -> list[int]:
+        """The ids of some rows."""
+        return self._values_of("id", rows) or list(rows)
+
+    def activations_of(self, rows: Sequence[int]) -> list[float]:
+        """The activation weights of some rows."""
+        return self._values_of("act", rows) or [1.0] * len(rows)
+
+    def session_codes_of(self, rows: Sequence[int]) -> list[int]:
+        """The numbers of the (scope, session) of some rows."""
+        return self._values_of("session", rows)
+
+    def _values_of(self, name: str, rows: Sequence[int]) -> list[Any]:
+        column = self.sections.column(name)
+        return [] if column is None else [column[row] for row in rows]
 
     def flags(self, row: int) -> int:
         """HAS_NO_VECTOR and IS_DELETED of a row."""

@@ -26,7 +26,7 @@ _FORMATS: dict[str, Any] = {
 class Sections:
     """The sections of one index. Raises UnusableIndex when header, table or checksums do not fit together."""
 
-    __slots__ = ("_columns", "_raw", "_seen", "_sums", "data", "header", "table")
+    __slots__ = ("_columns", "_opened", "_seen", "_sums", "data", "header", "table")
 
     def __init__(self, data: Any) -> None:
         self.data = memoryview(data)
@@ -40,7 +40,7 @@ class Sections:
         self._sums = sums.cast("I")
         self._seen = bytearray(header.pages)
         self._columns: dict[tuple[str, int], memoryview] = {}
-        self._raw: dict[tuple[str, int], memoryview] = {}
+        self._opened: dict[tuple[str, int], tuple[int, int, memoryview]] = {}  # offset, width, values
         end = header.table_offset + form.table_size(header.sections)
         if end > header.pages_offset:
             raise UnusableIndex("damaged section table")
@@ -49,10 +49,10 @@ class Sections:
 
     def close(self) -> None:
         """Let go of the memory."""
-        for view in (*self._columns.values(), *self._raw.values()):
+        for view in (*self._columns.values(), *(view for _, _, view in self._opened.values())):
             view.release()
         self._columns.clear()
-        self._raw.clear()
+        self._opened.clear()
         self._sums.release()
         self.data.release()
 
@@ -101,40 +101,37 @@ class Sections:
         found: memoryview = data.cast(_FORMATS.get(name) or _UNSIGNED[section.width])
         return found
 
-    def raw(self, name: str, segment: int = 0) -> memoryview:
-        """All values of a section that is there, unchecked: call `check_values` for the part that is read."""
-        key = (name, segment)
-        found = self._raw.get(key)
-        if found is None:
-            found = self._raw[key] = self._view(name, self._needed(name, segment))
-        return found
-
-    def _needed(self, name: str, segment: int = 0) -> Section:
+    def _open(self, name: str, segment: int) -> tuple[int, int, memoryview]:
         section = self.table.get((name, segment))
         if section is None:
             raise UnusableIndex(f"section {name} is missing")
-        return section
+        found = self._opened[name, segment] = section.offset, section.width, self._view(name, section)
+        return found
 
-    def check_values(self, name: str, start: int, stop: int, segment: int = 0) -> None:
-        """Check the pages that hold values start..stop of a section."""
-        section = self._needed(name, segment)
-        if start < stop:
-            self.check(section.offset + start * section.width, section.offset + stop * section.width)
+    def raw(self, name: str, segment: int = 0) -> memoryview:
+        """All values of a section that is there, unchecked."""
+        return (self._opened.get((name, segment)) or self._open(name, segment))[2]
 
     def values(self, name: str, start: int, stop: int, segment: int = 0) -> memoryview:
         """Values start..stop of a section that is there."""
-        self.check_values(name, start, stop, segment)
-        return self.raw(name, segment)[start:stop]
+        offset, width, view = self._opened.get((name, segment)) or self._open(name, segment)
+        first, last = offset + start * width, offset + stop * width
+        if first < last and self._seen.find(0, first // form.PAGE, (last - 1) // form.PAGE + 1) >= 0:
+            self.check(first, last)
+        return view[start:stop]
 
     def value(self, name: str, at: int, default: Any, segment: int = 0) -> Any:
         """One value, or the default where the section was left out."""
-        section = self.table.get((name, segment))
-        if section is None:
-            return default
-        start = section.offset + at * section.width
+        opened = self._opened.get((name, segment))
+        if opened is None:
+            if (name, segment) not in self.table:
+                return default
+            opened = self._open(name, segment)
+        offset, width, view = opened
+        start = offset + at * width
         if not self._seen[start // form.PAGE]:
-            self.check(start, start + section.width)
-        return self.raw(name, segment)[at]
+            self.check(start, start + width)
+        return view[at]
 
     def string(self, name: str, at: int, segment: int = 0) -> bytes:
         """String `at` of a table or blob `name` with its offsets `<name>.o`."""

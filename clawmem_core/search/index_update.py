@@ -191,7 +191,7 @@ def update(
     Raises UnusableIndex where the old index is damaged.
     """
     replaced = replaced_rows(old, columns.ids, put)
-    known = {name: _known(old, *names, replaced) for name, *names in _CODED}
+    known = {name: _known(old, column, table, replaced) for name, column, table in _CODED}
     rows = Rows(columns, known["session"])
     change = Change(old, rows, replaced)
     if not change.small:

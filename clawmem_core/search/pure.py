@@ -146,6 +146,11 @@ class PureExecutor:
         scan = KeywordScan(query, selection.mask)
         return scan.best(), plan, scan.score
 
+    fuse = staticmethod(ranking.fuse)
+
+
+    fuse = staticmethod(ranking.fuse)
+
 
 class Vector:
     """A query vector in the forms the products need.

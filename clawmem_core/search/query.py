@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from clawmem_core.search.index_segment import Segment
     from clawmem_core.search.tail import Tail
 
+    Places = tuple[list[tuple[memoryview, Sequence[int]]], list[tuple[Segment, int]], int]
+
+KEPT_TERMS = 4096  # tokens whose places are kept for the next query
+
 
 class Term:
     """One distinct token of a query. `weight`: its count in the query times its idf.
@@ -26,26 +30,22 @@ class Term:
     `lists`: (rows, frequencies) of the segments that hold it; `heads`: (segment, place in its head tables).
     """
 
-    __slots__ = ("count", "heads", "lists", "token", "weight")
+    __slots__ = ("_held_by", "count", "heads", "lists", "token", "weight")
 
     def __init__(self, base: IndexReader, token: str, count: int) -> None:
         self.token, self.count = token, count
         self.weight = 0.0
-        self.lists: list[tuple[memoryview, Sequence[int]]] = []
-        self.heads: list[tuple[Segment, int]] = []
-        word = token.encode()
-        for segment in base.segments:
-            number = segment.find(word)
-            if number >= 0:
-                head = segment.head(number)
-                if head is None:
-                    self.lists.append(segment.postings(number))
-                else:
-                    self.heads.append((segment, head[0]))
+        places: dict[str, Places] = base.memo.setdefault("places", {})
+        found = places.get(token)
+        if found is None:
+            if len(places) >= KEPT_TERMS:
+                places.clear()
+            found = places[token] = places_of(base, token)
+        self.lists, self.heads, self._held_by = found
 
     def held_by(self) -> int:
         """Index rows that hold the token."""
-        return sum(len(rows) for rows, _ in self.lists) + sum(segment.head_df(place) for segment, place in self.heads)
+        return self._held_by
 
     def own(self, row: int) -> int:
         """How often an index row's own text holds the token; 0 for NONE."""
@@ -60,6 +60,23 @@ class Term:
                 if at < len(rows) and rows[at] == row:
                     return frequencies[at]
         return 0
+
+
+def places_of(base: IndexReader, token: str) -> Places:
+    """(lists, heads, index rows that hold it) of a token."""
+    lists: list[tuple[memoryview, Sequence[int]]] = []
+    heads: list[tuple[Segment, int]] = []
+    word = token.encode()
+    for segment in base.segments:
+        number = segment.find(word)
+        if number >= 0:
+            head = segment.head(number)
+            if head is None:
+                lists.append(segment.postings(number))
+            else:
+                heads.append((segment, head[0]))
+    held_by = sum(len(rows) for rows, _ in lists) + sum(segment.head_df(place) for segment, place in heads)
+    return lists, heads, held_by
 
 
 class Query:
