@@ -171,11 +171,8 @@ class Search:
         sessions: list[Any] = [code if code >= nameless else None for code in base.session_codes_of(rows)]
         sessions += map(self._session_of, later)
         order = rows + later
-        cosines = [self._cosine_of(place) for place in later]
-        if self.vector is not None:
-            cosines = [*map(self.cosines.__getitem__, rows), *cosines]
-        else:
-            cosines = [None] * len(order)
+        found = self.cosines if self.vector is not None else dict.fromkeys(rows)
+        cosines = [*map(found.__getitem__, rows), *map(self._cosine_of, later)]
         bm25 = [self._bm25_of(place) for place in order]
         candidates = list(zip(ids, cosines, bm25, boosts, sessions, strict=True))
         return self.executor.fuse(candidates, self.weights, **self.present), dict(zip(ids, order, strict=True))
@@ -287,8 +284,21 @@ def executor_for(view: View, request: SearchRequest) -> Any:
     base = view.base
     name = request.executor
     if name == "auto":
-        name = "numpy" if request.long_lived else "pure"
+        name = "ann" if request.long_lived else "pure"
+    if name == "ann":
+        return _ann(base, view.paths.ann, always=request.executor == "ann")
     return _pure(base) if name == "pure" else _numpy(base)
+
+
+def _ann(base: IndexReader, path: str, always: bool) -> Any:
+    """The executor that may use a graph, if hnswlib is there."""
+    if "ann" not in base.memo:
+        try:
+            from clawmem_core.search.ann import AnnExecutor
+        except ImportError:
+            return _numpy(base)
+        base.memo["ann"] = AnnExecutor(base, path, always=always)
+    return base.memo["ann"]
 
 
 def _pure(base: IndexReader) -> Any:

@@ -145,13 +145,13 @@ class NumpyExecutor:
         unit = (vector / np.sqrt(vector @ vector)).astype(np.float32)
         if self.base.count <= RESIDENT_ROWS:
             if self._resident is None:
-                self._resident = self._units(np.arange(self.base.count))
+                self._resident = self.units(np.arange(self.base.count))
             whole = self._resident
             return None if whole is None else (whole @ unit if len(rows) == len(whole) else whole[rows] @ unit)
-        units = self._units(rows)
+        units = self.units(rows)
         return None if units is None else units @ unit
 
-    def _units(self, rows: Array) -> Array | None:
+    def units(self, rows: Array) -> Array | None:
         """Rows as unit vectors, float32; zeros where there is none."""
         norms = self._column("norm", np.float32)[rows]
         safe = norms[norms > 0]

@@ -13,6 +13,7 @@ from clawmem_core.overlay import Overlay
 from clawmem_core.search.engine import SearchRequest, search
 from clawmem_core.search.index_reader import IndexReader
 from clawmem_core.storage import ops
+from clawmem_core.storage.paths import StorePaths
 from tests.core.search.index_stores import reader_of, record
 from tests.oracle import Oracle, OracleQuery, OracleRecord
 
@@ -25,6 +26,7 @@ class PlainView:
 
     def __init__(self, base: IndexReader) -> None:
         self.base, self.overlay = base, Overlay(base)
+        self.paths = StorePaths("nowhere.h5")
 
     def config(self) -> dict[str, Any]:
         """The store's settings."""
