@@ -22,8 +22,10 @@ import clawmem_core.integrity
 import clawmem_core.search
 import clawmem_core.storage
 from clawmem_cli import entry, options, output, parsing
+from clawmem_core import clock
 from clawmem_core.storage import fs
 
+NOW = 1_800_000_000  # 2027-01-15T08:00:00Z
 CRASHED = 99  # exit status of a process that a layer ended
 #: every exit code that docs/cli.md names, but 1: a fault of the program is never an acceptable answer
 DOCUMENTED = frozenset((0, 2, 3, 4, 10, 11, 12, 13, 14, 15, 16, 74, 130, 141))
@@ -120,10 +122,14 @@ def _child(action: Callable[[], int], files: Sequence[int]) -> None:
 def command(
     *words: str | Path, stdin: bytes = b"", layer: Any = None, before: Callable[[], object] = lambda: None
 ) -> Answer:
-    """Run `clawmem WORDS…`. `layer`: its storage layer; `before`: called in the process first (limits, user, …)."""
+    """Run `clawmem WORDS…`, at a time that stands still.
+
+    `layer`: its storage layer; `before`: called in the process first (limits, user, …).
+    """
 
     def action() -> int:
         before()
+        clock.now, clock.now_us = lambda: float(NOW), lambda: NOW * 1_000_000
         if layer is not None:
             fs.layer = layer
         output.quiet = False

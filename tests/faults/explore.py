@@ -20,7 +20,7 @@ from tests.faults.verbs import Bench, Job, words_for
 THOROUGH = bool(os.environ.get("CLAWMEM_FAULTS_THOROUGH"))
 
 #: verbs whose new state is reached in two durable steps: the operation is logged, then the file is rewritten
-TWO_STEPS = ("compact",)
+TWO_STEPS = ("compact", "purge")
 
 
 class Laboratory:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawmem_core import doctor
+from clawmem_core.storage.ops import EventRow
 from clawmem_core.storage.paths import StorePaths
 from clawmem_core.view import open_view
 
@@ -35,8 +36,7 @@ def state_of(path: Path) -> State | None:
         stats = view.stats()
         assert (stats["count"], stats["active"]) == (len(records), sum(not row[-1] for row in records.values()))
         overlay = view.overlay
-        base = [row for row in view.base.event_rows() if row.record_id not in overlay.purged]
-        events = [event_fields(row, overlay.closed) for row in (*base, *overlay.events)]
+        events = [event_fields(row) for row in view.events()]
         return State(
             records, sorted(events), _plain(overlay.all_sessions()), _plain(overlay.all_entities()),
             _plain(overlay.all_relations()), _plain(overlay.all_aliases()),
@@ -55,10 +55,9 @@ def fields_of(record: Any) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def event_fields(row: Any, closed: dict[Any, int]) -> tuple[Any, ...]:
-    """A version of an event without its times, which differ from run to run."""
-    ended = row.recorded_to or closed.get((row.label, row.event_id, row.scope_key), 0)
-    return row.label, row.event_id, row.version, row.status, bool(ended)
+def event_fields(row: EventRow) -> tuple[Any, ...]:
+    """A version of an event."""
+    return row.label, row.event_id, row.version, row.status, row.recorded_from, row.recorded_to, row.record_id
 
 
 def left_over(folder: Path) -> list[str]:

@@ -9,23 +9,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clawmem_core import MemoryEntry, MemoryStore
+from clawmem_core.contract.purging import Selection, dry_run
+from tests.core.contract.events import SCOPE, episode, fact, save
 
 DIM = 4
+PENDING = 6  # id of the first record that is in the log only
+OLD_FACT = fact("likes tea")
+FACT = str(OLD_FACT["factId"])
 TEXT = "The operator prefers short answers"
 
 
 class Job(NamedTuple):
     """One command on a copy of the store: what is run, and what a success of it may do to the copy's folder.
 
-    `words` stand behind `--path`; DEST in them is the path of a second store. `new`: the store does not exist before.
-    `writes`: it changes the store; `made`: it makes a second store.
+    `words` stand behind `--path`; in them DEST is the path of a second store, SCOPE a scope file, FACT the id of a fact,
+    DIGEST that of the plan to purge it. `new`: the store does not exist before. `made`: it makes a second store.
     """
 
     name: str
     words: tuple[str, ...]
     stdin: bytes = b""
     new: bool = False
-    writes: bool = True
     made: bool = False
 
 
@@ -41,19 +45,24 @@ JOBS = (
     Job("save --ndjson", ("save", "--ndjson"), b"".join(line(f"line {number}") for number in range(5))),
     Job("save --no-sync", ("save", "--no-sync"), line("in a hurry")),
     Job("flush-wal", ("flush-wal",)),
-    Job("snapshot", ("snapshot", "DEST"), writes=False, made=True),
-    Job("snapshot --force", ("snapshot", "DEST", "--force"), writes=False, made=True),
-    Job("delete", ("delete", "0", "4")),
+    Job("snapshot", ("snapshot", "DEST"), made=True),
+    Job("snapshot --force", ("snapshot", "DEST", "--force"), made=True),
+    Job("delete", ("delete", "0", str(PENDING))),
     Job("compact", ("compact",)),
     Job("tick", ("tick",)),
-    Job("index", ("index",), writes=False),
+    Job("save event", ("save",), json.dumps(fact("likes cake", sourceEventId="turn-9", kind="food")).encode()),
+    Job("replace", ("replace", "--scope", "SCOPE", "--fact", "FACT", "--text", "likes coffee")),
+    Job("retract", ("retract", "--scope", "SCOPE", "--fact", "FACT", "--reason", "never said")),
+    Job("expire", ("expire", "--scope", "SCOPE", "--fact", "FACT")),
+    Job("purge", ("purge", "--event", "FACT", "--confirm", "DIGEST")),
+    Job("index", ("index",)),
     Job("doctor --repair", ("doctor", "--repair")),
-    Job("export", ("export", "--include-deleted"), writes=False),
-    Job("search", ("search", "--query", "operator", "--embedding", "[1,2,3,4]"), writes=False),
-    Job("stats", ("stats",), writes=False),
-    Job("recall", ("recall", "0"), writes=False),
-    Job("agents-md", ("agents-md",), writes=False),
-    Job("doctor", ("doctor",), writes=False),
+    Job("export", ("export", "--include-deleted")),
+    Job("search", ("search", "--query", "operator", "--embedding", "[1,2,3,4]")),
+    Job("stats", ("stats",)),
+    Job("recall", ("recall", "0")),
+    Job("agents-md", ("agents-md",)),
+    Job("doctor", ("doctor",)),
 )
 
 
@@ -74,11 +83,15 @@ def template(folder: Path) -> Path:
         store.add_relation(first, second, "deploys-on", 0.5, 6.0)
         store.add_alias("Boss", first)
         store.delete(3)
+    save(path, OLD_FACT, episode())
+    with MemoryStore.open(path) as store:
         store.flush_wal()
         store.save(MemoryEntry("Pending one", [0, 1, 0, 1], timestamp=7.0, key="k2"))
         store.save(MemoryEntry("Pending two", [1, 0, 1, 0], timestamp=8.0, session_id="s2"))
-        store.delete(5)
-        store.boost([1, 4], 0.5)
+        store.delete(PENDING + 1)
+        store.boost([1, PENDING], 0.5)
+    save(path, fact("has a cat", sourceEventId="turn-2", kind="animal"))
+    (folder / "scope.json").write_text(json.dumps(SCOPE), encoding="utf-8")
     return path
 
 
@@ -111,5 +124,7 @@ class Bench:
 
 def words_for(job: Job, path: Path) -> list[str]:
     """The command line of a job on the store at `path`."""
-    copy = str(path.parent / "copy.h5")
-    return ["--path", str(path), *(copy if word == "DEST" else word for word in job.words)]
+    meant = {"DEST": str(path.parent / "copy.h5"), "SCOPE": str(path.parent / "scope.json"), "FACT": FACT}
+    if "DIGEST" in job.words:
+        meant["DIGEST"] = dry_run(str(path), Selection(events=(FACT,)))["digest"]
+    return ["--path", str(path), *(meant.get(word, word) for word in job.words)]

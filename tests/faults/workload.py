@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,8 +217,17 @@ def model_of(path: str | Path) -> Model:
 
 
 def settle(found: Model, candidates: list[Model]) -> Model | None:
-    """The candidate that was found, if any; ids that were skipped are no difference, ids given twice are."""
+    """What was found, if it is one of the candidates; ids that were skipped are no difference, ids given twice are."""
     for model in reversed(candidates):
-        if found.next_id >= model.next_id and found == Model(**{**vars(model), "next_id": found.next_id}):
+        if found.next_id >= model.next_id and _content(found) == _content(model):
             return found
     return None
+
+
+def _content(model: Model) -> Model:
+    """A model without its next id; sessions reach from the first to the last of their records that are still there."""
+    sessions = {}
+    for name, (start, end) in model.sessions.items():
+        inside = [id for id in model.rows if start <= id <= end]
+        sessions[name] = (min(inside), max(inside)) if inside else (-1, -1)
+    return replace(model, sessions=sessions, next_id=0)
