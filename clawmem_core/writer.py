@@ -11,10 +11,10 @@ line, inside its last frame; after a failed commit the writer's state is that of
 from __future__ import annotations
 
 import os
+from zlib import crc32
 
 from clawmem_core import clock
 from clawmem_core.contract import audit
-from clawmem_core.contract.digest import sha256_digest
 from clawmem_core.errors import (
     ClawmemError,
     DamagedError,
@@ -210,7 +210,10 @@ class Writer:
         before = self.log.state.copy()
         last = staged[-1]
         name, target, flags = self._operation
-        digest = sha256_digest(b"".join(frame.operations for frame in staged))[:4]
+        checksum = 0
+        for frame in staged:
+            checksum = crc32(frame.operations, checksum)
+        digest = checksum.to_bytes(4, "little")
         line = audit.audit_line(
             last.state.audit_head, clock.now_us(), name, self.actor, target,
             sum(frame.entries for frame in staged), digest, flags,

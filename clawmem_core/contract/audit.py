@@ -1,8 +1,8 @@
 """Audit lines: 72 bytes each, chained by SHA-256, so that no line can be changed, dropped or moved unseen.
 
 Invariants: every line has the same length; a line's chain value covers the chain value before it and the line itself;
-the newest chain value (the head) is kept elsewhere too, so a cut at the end shows. Values are never in a line, only a
-digest of the operation's payload. HOT. Layout, little-endian (docs/format.md § 8):
+the newest chain value (the head) is kept elsewhere too, so a cut at the end shows. Values are never in a line, only the
+CRC-32 of the group's operations. HOT. Layout, little-endian (docs/format.md § 8):
 
     u64 time in microseconds | u8 operation | u8 flags | u16 count | u64 target | 16 B actor | 4 B digest | 32 B chain
 
@@ -63,7 +63,7 @@ def audit_line(
 ) -> bytes:
     """The 72 bytes of a line that follows the line with `previous_chain` (START for the first).
 
-    `digest`: SHA-256 of the operation's payload, of which 4 bytes are kept; b"" for none. `count`: how many entries the
+    `digest`: CRC-32 of the group's operations, to find the frame a line belongs to; b"" for none. `count`: how many entries the
     operation touched; 65,535 stands for that many or more. Raises InvalidInputError for an actor that is no name,
     KeyError for an operation that is not in OPS.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -229,3 +230,43 @@ def test_the_largest_half_is_allowed(value: float) -> None:
     for beyond in (65504.01, 65519.0, 65520.0, 1e30):
         with pytest.raises(InvalidVectorError, match="65504"):
             door.vector([beyond if value > 0 else -beyond], 1, True)
+
+
+@given(
+    st.lists(st.floats() | st.integers() | st.just(65504.0) | st.just(3.4028235e38), min_size=3, max_size=3),
+    st.booleans(),
+)
+def test_vector_is_judged_alike_with_numpy_and_without(values: list[float], float16: bool) -> None:
+    """Bytes and refusals do not depend on whether numpy is loaded."""
+
+    def verdict() -> bytes | str:
+        try:
+            return door.vector(values, 3, float16)
+        except ClawmemError as error:
+            return error.message
+
+    with_numpy = verdict()
+    loaded = sys.modules.pop("numpy")
+    try:
+        without = verdict()
+    finally:
+        sys.modules["numpy"] = loaded
+    assert with_numpy == without
+
+
+@given(st.lists(st.text() | st.integers() | st.just("x" * 20_000) | st.just("é" * 40_000), min_size=5, max_size=5))
+def test_texts_are_judged_together_as_one_by_one(values: list[object]) -> None:
+    """The quick look at all texts of a record lets through what `text` lets through, and nothing else."""
+    names = ("source_channel", "session_id", "tags", "key", "source_id")
+    try:
+        for name, value in zip(names, values, strict=True):
+            door.text(name, value)
+        wanted = ""
+    except InvalidInputError as error:
+        wanted = error.message
+    try:
+        door.object_record({"chunk": "x", **dict(zip(names, values, strict=True))}, 2, True)
+        found = ""
+    except InvalidInputError as error:
+        found = error.message
+    assert wanted == found
