@@ -26,6 +26,7 @@ def main() -> NoReturn:
     Everything is written and synced by now, so the interpreter is not taken apart: that costs more than a whole save.
     """
     _occupy_standard_descriptors()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # should numpy load: its threads cost more than they give here
     code = run(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):  # ours is all written; a library's warning may wait here
         if stream is not None:
