@@ -255,15 +255,17 @@ class BaseLoader:
         self.close()
         try:
             self.reader = IndexReader.open(self.paths.index, h5_fd)
+            self.reader.rebuild = lambda: self._bytes(h5_fd)
             self.index_state = "current"
         except UnusableIndex as reason:
             self.index_state = str(reason)
-            self.reader = self._build(h5_fd)
+            self.reader = IndexReader(self._bytes(h5_fd), h5_fd)
         return self.reader.identity()
 
-    def _build(self, h5_fd: int) -> IndexReader:
+    def _bytes(self, h5_fd: int) -> bytearray:
+        """A fresh index of the file open at `h5_fd`."""
         from clawmem_core.search.index_build import build_in_memory
         from clawmem_core.storage.schema import load
 
         with load(h5_fd, self.paths.given) as columns:
-            return IndexReader(build_in_memory(columns), h5_fd)
+            return build_in_memory(columns)

@@ -122,6 +122,13 @@ def build(executor: NumpyExecutor) -> Any:
     return graph
 
 
+def write(path: str, base: IndexReader, like: Any = None) -> int:
+    """Build and save the graph of an index; returns its number of vectors. Raises StorageError, UnusableIndex."""
+    graph = build(NumpyExecutor(base))
+    save(path, base, graph, like)
+    return int(graph.get_current_count())
+
+
 def save(path: str, base: IndexReader, graph: Any, like: Any = None) -> None:
     """Write a graph. Raises StorageError."""
     (state,) = graph.__getstate__()
@@ -184,5 +191,3 @@ def _state(body: memoryview, count: int) -> dict[str, Any]:
 def _short(body: memoryview, at: int) -> tuple[str, int]:
     end = at + 1 + body[at]
     return bytes(body[at + 1 : end]).decode(), end
-
-

@@ -5,8 +5,8 @@
 Index rows are searched by an executor; tail records (tail.py) and index rows whose neighbours the log changed are
 scored one by one beside it. The ranking itself is ranking.py.
 
-Invariants: a search writes nothing; equal states give equal pages; a damaged index raises UnusableIndex and gives no
-wrong page.
+Invariants: a search writes nothing; equal states give equal pages, also when the index turns out to be damaged on the
+way.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from clawmem_core.model import SearchHit
 from clawmem_core.search import ranking
 from clawmem_core.search.filters import select
+from clawmem_core.search.index_format import UnusableIndex
 from clawmem_core.search.query import Query
 from clawmem_core.search.request import SearchRequest, request_of
 from clawmem_core.search.tail import Scanner, Tail
@@ -33,8 +34,22 @@ __all__ = ["SearchRequest", "request_of", "search"]
 
 
 def search(view: View, request: SearchRequest) -> list[SearchHit]:
-    """The page of a request. Raises UnusableIndex when the index turns out to be damaged."""
-    return Search(view, request).page() if request.k else []
+    """The page of a request.
+
+    Where the index turns out to be damaged the reader heals and is asked again; UnusableIndex where it cannot.
+    """
+    if not request.k:
+        return []
+    base = view.base
+    while True:
+        epoch = base.epoch
+        try:
+            hits = Search(view, request).page()
+        except UnusableIndex as reason:
+            base.heal(reason)
+            continue
+        if base.epoch == epoch:
+            return hits
 
 
 class Search:

@@ -100,6 +100,8 @@ class Header:
          found.table_offset, found.pages_offset, found.pages, found.pages_crc) = _HEADER.unpack_from(head)  # fmt: skip
         if major != MAJOR:
             raise UnusableIndex("other version")
+        if max(found.h5_id_offset, found.h5_size) >= 1 << 63:  # no file is so long
+            raise UnusableIndex("damaged header")
         found.mark = (log_id, length, crc)
         return found
 

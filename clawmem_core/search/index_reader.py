@@ -4,7 +4,8 @@ Loaded by one-shot commands: neither numpy nor h5py is needed. The stored vector
 at the offsets the index holds.
 
 Invariants: what is handed out was checked (index_sections.py); an index that is not the one of this very HDF5 file is
-never used; every failure is UnusableIndex, upon which the caller builds the same bytes from the HDF5 file and goes on.
+never used; when a check fails while reading, the reader takes a fresh index from `rebuild`, made of the HDF5 file, and
+answers from that (`epoch` counts how often). Without `rebuild` every failure is UnusableIndex.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from clawmem_core.storage import fs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any, Concatenate, ParamSpec, TypeVar
 
-    from clawmem_core.storage.log_format import LogState
+    from clawmem_core.storage.log_format import Identity, LogState
     from clawmem_core.storage.ops import Alias, Entity, EventRow, Relation, Session, ValueRow
-    from clawmem_core.storage.pair import Identity
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 __all__ = ["IndexReader", "UnusableIndex"]
 
@@ -32,25 +35,47 @@ KEPT_NAMES = 10_000  # strings of tables that are kept decoded
 MAPPED_VECTORS = 16 << 20  # bytes of int8 vectors up to which they are read through the mapping
 
 
+def healing(method: Callable[Concatenate[IndexReader, P], R]) -> Callable[Concatenate[IndexReader, P], R]:
+    """A method that is complete in itself: where a check fails in it, it is answered again from a fresh index."""
+
+    def answered(self: IndexReader, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except UnusableIndex as reason:
+            self.heal(reason)
+            return method(self, *args, **kwargs)
+
+    answered.__doc__ = method.__doc__
+    return answered
+
+
 class IndexReader:
     """One checkpoint's rows. `count` rows, `active` of them live; `dim`; `float16`: how vectors are stored.
 
     `data`: a whole index; `h5_fd`: the HDF5 file it was made from, or -1 where only an in-memory copy of the vectors is
-    used. The reader closes neither. `memo`: whatever executors keep about these rows.
+    used. The reader closes neither. `memo`: whatever executors keep about these rows. `rebuild`: gives the bytes of a
+    fresh index, for when this one turns out to be damaged; `damage`: why it did, or "".
     """
 
     def __init__(self, data: Any, h5_fd: int) -> None:
+        self.h5_fd = h5_fd
+        self.memo: dict[str, Any] = {}
+        self.rebuild: Callable[[], Any] | None = None
+        self.damage = ""
+        self.epoch = 0
+        self._fd = -1
+        self._map: Any = None
+        self._take(data)
+
+    def _take(self, data: Any) -> None:
+        """Read from these bytes from now on."""
         self.sections = Sections(data)
         self.header = self.sections.header
-        self.h5_fd = h5_fd
         self.count, self.dim = self.header.rows, self.header.dim
         self.float16 = bool(self.header.flags & form.FLOAT16)
         self.vector_bytes = self.dim * (2 if self.float16 else 4)
         self.store_id, self.checkpoint_id = self.header.store_id, self.header.checkpoint_id
         self.generation = self.header.generation
-        self.memo: dict[str, Any] = {}
-        self._fd = -1
-        self._map: Any = None
         self._config: Mapping[str, Any] | None = None
         self._segments: list[Segment] | None = None
         self._names: dict[tuple[str, int], str] = {}
@@ -59,6 +84,19 @@ class IndexReader:
             raise UnusableIndex("section totals is missing")
         (self.active, self.lengths, self.neighbour_lengths, self.vectors, self.step, self.error_max, self.error_spread,
          self.neighbour_weight, self.ascending_times, self.shortest) = form.TOTALS.unpack(totals)  # fmt: skip
+
+    def heal(self, reason: UnusableIndex) -> None:
+        """Go on with a fresh index. Raises `reason` where there is no way to get one."""
+        if self.rebuild is None:
+            raise reason
+        rebuild, self.rebuild = self.rebuild, None
+        self.memo.clear()
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            fs.close(fd)
+        self._take(rebuild())
+        self.damage = str(reason)
+        self.epoch += 1
 
     @classmethod
     def open(cls, path: str, h5_fd: int) -> IndexReader:
@@ -140,8 +178,12 @@ class IndexReader:
     def config(self) -> Mapping[str, Any]:
         """The store's settings by name."""
         if self._config is None:
-            self._config = form.unpack_settings(bytes(self.sections.blob("settings")))
+            self._config = self._settings()
         return self._config
+
+    @healing
+    def _settings(self) -> Mapping[str, Any]:
+        return form.unpack_settings(bytes(self.sections.blob("settings")))
 
     @property
     def segments(self) -> list[Segment]:
@@ -153,6 +195,7 @@ class IndexReader:
 
     # ------------------------------------------------------------ rows
 
+    @healing
     def row_of(self, id: int) -> int:
         """The row of a record id, or -1."""
         if self.sections.section("id") is None:
@@ -160,6 +203,7 @@ class IndexReader:
         row = self.first_row(id)
         return row if row < self.count and self.id_at(row) == id else -1
 
+    @healing
     def first_row(self, id: int) -> int:
         """The first row whose id is at least `id`."""
         if self.sections.section("id") is None:
@@ -173,6 +217,7 @@ class IndexReader:
                 high = middle
         return low
 
+    @healing
     def id_at(self, row: int) -> int:
         """The id of a row."""
         found: int = self.sections.value("id", row, row)
@@ -186,14 +231,17 @@ class IndexReader:
         except UnicodeDecodeError as error:
             raise DamagedError(path=fs.path_of(self.h5_fd), detail=f"{table} {number} is not UTF-8 ({error})") from None
 
+    @healing
     def text(self, row: int) -> str:
         """The text of a row."""
         return self.string("text", row)
 
+    @healing
     def channel(self, row: int) -> str:
         """The source channel of a row."""
         return self._name("chans", self.sections.value("chan", row, 0))
 
+    @healing
     def tags(self, row: int) -> str:
         """The tags of a row."""
         return self._name("tags", self.sections.value("tag", row, 0))
@@ -207,23 +255,28 @@ class IndexReader:
             found = self._names[table, code] = self.string(table, code)
         return found
 
+    @healing
     def session_code_of(self, row: int) -> int:
         """The number of a row's (scope, session)."""
         found: int = self.sections.value("session", row, 0)
         return found
 
+    @healing
     def session_name(self, code: int) -> str:
         """The session id of a (scope, session) number."""
         return self._name("ses", code)
 
+    @healing
     def session(self, row: int) -> str:
         """The session id of a row; "" for none."""
         return self.session_name(self.session_code_of(row))
 
+    @healing
     def key(self, row: int) -> str:
         """The upsert key of a row; "" for none."""
         return self._optional("key", row)
 
+    @healing
     def source_id(self, row: int) -> str:
         """The id a row has in the system it was imported from; "" for none."""
         return self._optional("src_id", row)
@@ -231,11 +284,13 @@ class IndexReader:
     def _optional(self, name: str, row: int) -> str:
         return "" if self.sections.section(name) is None else self.string(name, row)
 
+    @healing
     def timestamp(self, row: int) -> float:
         """Seconds since the epoch."""
         found: float = self.sections.value("time", row, 0.0)
         return found
 
+    @healing
     def activation(self, row: int) -> float:
         """Activation weight of a row."""
         found: float = self.sections.value("act", row, 1.0)
@@ -257,6 +312,7 @@ class IndexReader:
         column = self.sections.column(name)
         return [] if column is None else [column[row] for row in rows]
 
+    @healing
     def flags(self, row: int) -> int:
         """HAS_NO_VECTOR and IS_DELETED of a row."""
         found: int = self.sections.value("flags", row, 0)
@@ -266,18 +322,22 @@ class IndexReader:
         """Whether a row was deleted at the checkpoint."""
         return bool(self.flags(row) & form.IS_DELETED)
 
+    @healing
     def scope(self, row: int) -> bytes:
         """Scope key of a row that belongs to an event; b"" for an ordinary one."""
         return self.scope_key(self.sections.value("scope", row, 0))
 
+    @healing
     def scope_key(self, code: int) -> bytes:
         """The scope key of a scope number; b"" for 0."""
         return bytes(self.sections.values("scopes", 32 * code - 32, 32 * code)) if code else b""
 
+    @healing
     def vector(self, row: int) -> bytes | None:
         """The stored vector of a row, or None if it has none."""
         return None if self.flags(row) & form.HAS_NO_VECTOR else self.stored_vector(row)
 
+    @healing
     def stored_vector(self, row: int) -> bytes:
         """The stored bytes of a row's vector, from the HDF5 file or the copy in the index."""
         return self._stored_run(row, row + 1)
@@ -308,6 +368,7 @@ class IndexReader:
             parts.append(self._stored_run(start, stop))
         return b"".join(parts)
 
+    @healing
     def record(self, row: int) -> Record:
         """The record at a row."""
         found = Record(
@@ -332,6 +393,7 @@ class IndexReader:
 
     # ------------------------------------------------------------ sessions, scopes
 
+    @healing
     def scope_code(self, scope: bytes) -> int:
         """The number of a scope key; 0 for b"", -1 for one no row has."""
         if not scope:
@@ -342,6 +404,7 @@ class IndexReader:
             at = keys.find(scope, at + 1)
         return at // 32 + 1 if at >= 0 else -1
 
+    @healing
     def session_codes(self, name: str) -> range:
         """The numbers of all (scope, session) with this session id."""
         wanted = name.encode()
@@ -358,6 +421,7 @@ class IndexReader:
                 high = middle
         return low
 
+    @healing
     def session_code(self, scope: bytes, name: str) -> int:
         """The number of (scope, session), or -1."""
         wanted = self.scope_code(scope)
@@ -366,16 +430,19 @@ class IndexReader:
                 return code
         return -1
 
+    @healing
     def rows_of_code(self, code: int) -> Sequence[int]:
         """The live rows of a (scope, session) number, ascending."""
         start, stop = self.sections.values("sesoff", code, code + 2)
         return self.sections.values("sesrow", start, stop)
 
+    @healing
     def rows_of_session(self, scope: bytes, session: str) -> Sequence[int]:
         """The live rows of (scope, session), ascending."""
         code = self.session_code(scope, session)
         return self.rows_of_code(code) if code >= 0 else ()
 
+    @healing
     def deleted_ids(self) -> list[int]:
         """Ids of the rows that were deleted at the checkpoint."""
         flags = self.sections.column("flags")
@@ -390,34 +457,42 @@ class IndexReader:
 
         return (value for _, _, value in ops.decode(self.sections.blob(name)))  # type: ignore[arg-type]
 
+    @healing
     def sessions(self) -> Iterator[Session]:
         """Every session."""
         return self._table("sesrows")
 
+    @healing
     def entities(self) -> Iterator[Entity]:
         """Every entity."""
         return self._table("entities")
 
+    @healing
     def relations(self) -> Iterator[Relation]:
         """Every relation."""
         return self._table("rels")
 
+    @healing
     def aliases(self) -> Iterator[Alias]:
         """Every alias."""
         return self._table("aliases")
 
+    @healing
     def event_rows(self) -> Iterator[EventRow]:
         """Every version of every event, by scope."""
         return self._table("events")
 
+    @healing
     def value_rows(self) -> Iterator[ValueRow]:
         """Every value tombstone, by scope."""
         return self._table("values")
 
+    @healing
     def events_of_scope(self, scope: bytes) -> Iterator[EventRow]:
         """Every version of the events of a scope."""
         return self._of_scope("events", scope)
 
+    @healing
     def values_of_scope(self, scope: bytes) -> Iterator[ValueRow]:
         """Every value tombstone of a scope."""
         return self._of_scope("values", scope)
@@ -426,8 +501,9 @@ class IndexReader:
         from clawmem_core.storage import ops
 
         index = bytes(self.sections.blob(f"{name}.s"))
+        parts = []
         for at in range(0, len(index) - 40, 40):
             if index[at : at + 32] == scope:
                 start, stop = (int.from_bytes(index[place : place + 8], "little") for place in (at + 32, at + 72))
-                for _, _, value in ops.decode(self.sections.values(name, start, stop)):
-                    yield value
+                parts.append(self.sections.values(name, start, stop))
+        return (value for part in parts for _, _, value in ops.decode(part))

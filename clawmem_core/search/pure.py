@@ -148,7 +148,6 @@ class PureExecutor:
 
     fuse = staticmethod(ranking.fuse)
 
-
     fuse = staticmethod(ranking.fuse)
 
 

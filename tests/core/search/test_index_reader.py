@@ -167,3 +167,31 @@ def test_damage_is_never_read_as_content() -> None:
             assert records == [reader.record(row) for row in range(reader.count)]
         except UnusableIndex:
             pass
+
+
+def test_a_damaged_index_heals(tmp_path: Path) -> None:
+    """With a way to rebuild, every flip leaves every answer as it is: records, sessions, settings and events."""
+    records = some_records(11, 60)
+    store, index = write_store(tmp_path, columns_of(records, DIM))
+    whole = Path(index).read_bytes()
+    fd = fs.open_file(store)
+    chance = random.Random(4)
+    healed = 0
+    for _ in range(120):
+        damaged = bytearray(whole)
+        damaged[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        Path(index).write_bytes(damaged)
+        try:
+            reader = IndexReader.open(index, fd)
+        except UnusableIndex:
+            continue
+        reader.rebuild = lambda: whole
+        assert records == [reader.record(row) for row in range(reader.count)]
+        assert [0, 1] == [reader.row_of(entry.id) for entry in records[:2]]
+        assert reader.config["dim"] == DIM
+        assert sum(1 for entry in records if entry.scope) == len(list(reader.event_rows()))
+        healed += reader.epoch
+        assert bool(reader.damage) == bool(reader.epoch)
+        reader.close()
+    fs.close(fd)
+    assert healed > 20
