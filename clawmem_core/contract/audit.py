@@ -63,9 +63,9 @@ def audit_line(
 ) -> bytes:
     """The 72 bytes of a line that follows the line with `previous_chain` (START for the first).
 
-    `digest`: CRC-32 of the group's operations, to find the frame a line belongs to; b"" for none. `count`: how many entries the
-    operation touched; 65,535 stands for that many or more. Raises InvalidInputError for an actor that is no name,
-    KeyError for an operation that is not in OPS.
+    `digest`: CRC-32 of the group's operations, to find the frame a line belongs to; b"" for none. `count`: how many
+    entries the operation touched; 65,535 stands for that many or more. Raises InvalidInputError for an actor that is
+    no name, KeyError for an operation that is not in OPS.
     """
     body = _BODY.pack(
         time_us, OPS[op], flags, min(count, _MAX_COUNT), target, encode_actor(actor), digest[:4].ljust(4, b"\0")

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 OUT_OF_REACH: Final = "snapshots, backups and exports made earlier keep what they hold"
 _TEXTS: Final = ("text", "userText", "assistantText", "summary")
+#: characters from which on a text names what it is from; "ok" stands in every other turn
+_TELLING: Final = 16
 
 
 class Selection:
@@ -115,7 +117,8 @@ class Plan:
 
 
 def _waiting(outbox: Outbox, texts: set[str], ids: set[str]) -> list[str]:
-    """Files of the outbox, quarantine included, that hold one of the texts or ids; unreadable ones count as if."""
+    """Files of the outbox and its quarantine that hold one of the ids or telling texts; unreadable ones count too."""
+    telling = [text for text in texts if len(text) >= _TELLING]
     found = []
     for folder, names in (("", outbox.names()), ("quarantine", outbox.quarantined())):
         for name in names:
@@ -128,7 +131,7 @@ def _waiting(outbox: Outbox, texts: set[str], ids: set[str]) -> list[str]:
                 found.append(place)
                 continue
             strings = [value for value in fields.values() if isinstance(value, str)]
-            if ids.intersection(strings) or any(text in string for text in texts for string in strings):
+            if ids.intersection(strings) or any(text in string for text in telling for string in strings):
                 found.append(place)
     return found
 
