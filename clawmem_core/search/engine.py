@@ -74,7 +74,6 @@ class Search:
         self.plans: dict[str, str] = {}
         self.present: dict[str, bool] = {}
         self.least = 0.0  # similarity of a hit
-        self.nameless = self.base.session_codes("").stop  # numbers below are of records without session
         self.score_row: Callable[[int], float] | None = None
         self.cosines: dict[int, float | None] = {}
         self.bm25: dict[int, float] = {}
@@ -97,11 +96,10 @@ class Search:
         if vector is None:
             return []
         scored, self.plans["vector"] = self.executor.vector_pool(vector, self.selection)
-        first = self.base.count
-        for at in self.selection.tail:
-            stored = self.tail.records[at].vector
-            if stored is not None:
-                scored.append((self.executor.cosine(vector, stored), first + at))
+        records, first = self.tail.records, self.base.count
+        having = [(stored, first + at) for at in self.selection.tail if (stored := records[at].vector) is not None]
+        beside = self.executor.beside(vector, [stored for stored, _ in having])
+        scored += [(cosine, having[at][1]) for cosine, at in beside]
         return self._pool(scored, self.cosines)
 
     def _keyword_pool(self) -> list[int]:
@@ -178,7 +176,7 @@ class Search:
         if self.overlay.activation:
             changed = self.overlay.activation
             activations = [changed.get(id, weight) for id, weight in zip(ids, activations, strict=True)]
-        factors, boost, nameless = self.request.factors, ranking.boost, self.nameless
+        factors, boost, nameless = self.request.factors, ranking.boost, self.base.nameless
         boosts = [
             1.0 if weight == 1.0 and not factors else boost(weight, factors.get(id, 1.0))
             for id, weight in zip(ids, activations, strict=True)

@@ -1,0 +1,168 @@
+"""Look-ups in an index that concern no single row: scopes, sessions, graph, events. Loaded by one-shot commands."""
+
+from __future__ import annotations
+
+from clawmem_core.search import index_format as form
+from clawmem_core.search.index_format import UnusableIndex
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, Concatenate, ParamSpec, TypeVar
+
+    from clawmem_core.search.index_sections import Sections
+    from clawmem_core.storage.ops import Alias, Entity, EventRow, Relation, Session, ValueRow
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+    T = TypeVar("T", bound="IndexTables")
+
+
+def healing(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """A method that is complete in itself: where a check fails in it, it is answered again from a fresh index."""
+
+    def answered(self: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except UnusableIndex as reason:
+            self.heal(reason)
+            return method(self, *args, **kwargs)
+
+    answered.__doc__ = method.__doc__
+    return answered
+
+
+class IndexTables:
+    """The part of an IndexReader described above."""
+
+    sections: Sections
+    _nameless: int
+
+    def heal(self, reason: UnusableIndex) -> None:
+        """Go on with a fresh index. Raises `reason` where there is no way to get one."""
+        raise reason
+
+    # ------------------------------------------------------------ scopes, sessions
+
+    @healing
+    def scope_code(self, scope: bytes) -> int:
+        """The number of a scope key; 0 for b"", -1 for one no row has."""
+        if not scope:
+            return 0
+        keys = bytes(self.sections.blob("scopes"))
+        at = keys.find(scope)
+        while at >= 0 and at % 32:
+            at = keys.find(scope, at + 1)
+        return at // 32 + 1 if at >= 0 else -1
+
+    @property
+    def nameless(self) -> int:
+        """Numbers of (scope, session) below this one are of records without session."""
+        if self._nameless < 0:
+            self._nameless = self.session_codes("").stop
+        return self._nameless
+
+    @healing
+    def session_codes(self, name: str) -> range:
+        """The numbers of all (scope, session) with this session id."""
+        wanted = name.encode()
+        return range(self._first_session(wanted, 0), self._first_session(wanted, 1))
+
+    def _first_session(self, wanted: bytes, after: int) -> int:
+        low, high = 0, self.sections.length("sesoff") - 1
+        while low < high:
+            middle = (low + high) // 2
+            found = self.sections.string("ses", middle)
+            if found < wanted or (after and found == wanted):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    @healing
+    def session_code(self, scope: bytes, name: str) -> int:
+        """The number of (scope, session), or -1."""
+        wanted = self.scope_code(scope)
+        for code in self.session_codes(name) if wanted >= 0 else ():
+            if self.sections.value("sescope", code, 0) == wanted:
+                return code
+        return -1
+
+    @healing
+    def rows_of_code(self, code: int) -> Sequence[int]:
+        """The live rows of a (scope, session) number, ascending."""
+        start, stop = self.sections.values("sesoff", code, code + 2)
+        return self.sections.values("sesrow", start, stop)
+
+    @healing
+    def rows_of_session(self, scope: bytes, session: str) -> Sequence[int]:
+        """The live rows of (scope, session), ascending."""
+        code = self.session_code(scope, session)
+        return self.rows_of_code(code) if code >= 0 else ()
+
+    @healing
+    def deleted_ids(self) -> list[int]:
+        """Ids of the rows that were deleted at the checkpoint."""
+        flags = self.sections.column("flags")
+        if flags is None:
+            return []
+        ids = self.sections.column("id") or range(len(flags))
+        return [id for id, flag in zip(ids, flags.tolist(), strict=True) if flag & form.IS_DELETED]
+
+    # ------------------------------------------------------------ tables
+
+    def _table(self, name: str) -> Iterator[Any]:
+        from clawmem_core.storage import ops
+
+        return (value for _, _, value in ops.decode(self.sections.blob(name)))  # type: ignore[arg-type]
+
+    @healing
+    def sessions(self) -> Iterator[Session]:
+        """Every session."""
+        return self._table("sesrows")
+
+    @healing
+    def entities(self) -> Iterator[Entity]:
+        """Every entity."""
+        return self._table("entities")
+
+    @healing
+    def relations(self) -> Iterator[Relation]:
+        """Every relation."""
+        return self._table("rels")
+
+    @healing
+    def aliases(self) -> Iterator[Alias]:
+        """Every alias."""
+        return self._table("aliases")
+
+    @healing
+    def event_rows(self) -> Iterator[EventRow]:
+        """Every version of every event, by scope."""
+        return self._table("events")
+
+    @healing
+    def value_rows(self) -> Iterator[ValueRow]:
+        """Every value tombstone, by scope."""
+        return self._table("values")
+
+    @healing
+    def events_of_scope(self, scope: bytes) -> Iterator[EventRow]:
+        """Every version of the events of a scope."""
+        return self._of_scope("events", scope)
+
+    @healing
+    def values_of_scope(self, scope: bytes) -> Iterator[ValueRow]:
+        """Every value tombstone of a scope."""
+        return self._of_scope("values", scope)
+
+    def _of_scope(self, name: str, scope: bytes) -> Iterator[Any]:
+        from clawmem_core.storage import ops
+
+        index = bytes(self.sections.blob(f"{name}.s"))
+        parts = []
+        for at in range(0, len(index) - 40, 40):
+            if index[at : at + 32] == scope:
+                start, stop = (int.from_bytes(index[place : place + 8], "little") for place in (at + 32, at + 72))
+                parts.append(self.sections.values(name, start, stop))
+        return (value for part in parts for _, _, value in ops.decode(part))
