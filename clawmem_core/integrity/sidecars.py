@@ -14,15 +14,17 @@ from zlib import crc32
 
 import numpy as np
 
-from clawmem_core.errors import StorageError
+from clawmem_core.errors import DamagedError, StorageError
+from clawmem_core.integrity import index_meaning
 from clawmem_core.integrity.content import NUMBERS, TEXTS
 from clawmem_core.search import index_format as form
+from clawmem_core.search.index_build import header_of
 from clawmem_core.search.index_reader import IndexReader, UnusableIndex
-from clawmem_core.storage import derived, fs, keys, ops
+from clawmem_core.storage import derived, fs, keys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
     from typing import Any, Final
 
     from numpy.typing import NDArray
@@ -37,11 +39,11 @@ _TEXT_AT: Final = {name: at for at, (_, _, name) in enumerate(TEXTS)}
 _NUMBER_AT: Final = {name: at for at, (_, _, name) in enumerate(NUMBERS)}
 _BLOBS: Final = {"chunk": "text", "key": "key", "source_id": "src_id"}  # report name -> section of texts by row
 _CODED: Final = {"source_channel": ("chan", "chans"), "tags": ("tag", "tags"), "session_id": ("session", "ses")}
+_HEADER: Final = ("store_id", "mark", "flags", "h5_id_offset", "generation", "state", "dim", "rows")
 _KEYS_ID: Final = slice(16, 32)  # checkpoint id in the header of a key table
-_REBUILT: Final = ("vec", "fp", "exact", "chunks", "dl", "ndl", "prev", "next", "sesrow", "sesoff", "sescope")
 
 #: what a malformed but well-checksummed index may raise when it is used
-_FAULTS: Final = (UnusableIndex, ValueError, LookupError, TypeError, struct.error)
+FAULTS: Final = (UnusableIndex, DamagedError, ValueError, LookupError, TypeError, OverflowError, struct.error)
 
 
 class IndexCheck:
@@ -77,7 +79,12 @@ class IndexCheck:
         except UnusableIndex as error:
             findings.add("index-damaged", f"the index is damaged: {error}", file=paths.index)
             return found
+        header = reader.header
         if reader.checkpoint_id != checkpoint_id:
+            # readers find the id of the file where the index says it is
+            if fs.pread(h5_fd, len(header.checkpoint_id), header.h5_id_offset) == header.checkpoint_id:
+                found._differs("it takes other bytes of it for the checkpoint id")
+                return found
             message = "the index is of another checkpoint; it is not used"
             findings.add("index-stale", message, severity="warning", file=paths.index)
             return found
@@ -101,7 +108,7 @@ class IndexCheck:
         try:
             row = self._reader.row_of(id)
             return self._reader.record(row) if row >= 0 else None
-        except (*_FAULTS, StorageError):
+        except (*FAULTS, StorageError):
             return None
 
     # ------------------------------------------------------------ records
@@ -118,7 +125,7 @@ class IndexCheck:
             if name in _BLOBS and self._same_blob(_BLOBS[name], start, expected):
                 return
             found = self._texts(name, start, start + len(expected))
-        except _FAULTS:
+        except FAULTS:
             found = []
         if found == expected:
             return
@@ -179,15 +186,23 @@ class IndexCheck:
 
     # ------------------------------------------------------------ the rest
 
-    def finish(self, found: Check, columns: Columns, full: bool) -> None:
-        """Compare numbers, tables and settings, with `full` vectors and postings too; report every difference."""
+    def finish(self, found: Check, columns: Columns, full: bool) -> str:
+        """Compare columns, tables and settings, with `full` vectors and words too; report every difference.
+
+        Where the file is not what was signed, only the records are compared: the index may be the better copy. Returns
+        how much was compared: "nothing", "columns" or "everything".
+        """
         if self._reader is None or found.rows is None:
-            return
+            return "nothing"
+        as_signed = self._findings.valid
         try:
             self._rows(found)
+            if not as_signed:
+                return "nothing"
             self._content(columns, full)
-        except _FAULTS as error:
+        except FAULTS as error:
             self._differs(f"it cannot be read: {error}")
+        return "everything" if full else "columns"
 
     def _differs(self, what: str, **details: Any) -> None:
         self._findings.add(
@@ -225,51 +240,12 @@ class IndexCheck:
         reader = self._reader
         assert reader is not None
         header = reader.header
-        ours = (header.store_id, header.mark, header.state, header.dim, header.rows)
-        mark = (columns.mark.log_id, columns.mark.length, columns.mark.crc)
-        if ours != (columns.store_id, mark, columns.log_state, columns.config.dim, columns.count):
+        expected = header_of(columns, header.h5_size, header.h5_mtime_ns)
+        if any(getattr(header, name) != getattr(expected, name) for name in _HEADER):
             self._differs("its header")
-        if dict(reader.config) != columns.config.as_dict():
-            self._differs("its settings")
-        tables: tuple[tuple[str, Callable[[Any], bytes], Iterable[Any], Iterable[Any]], ...] = (
-            ("sessions", ops.session, reader.sessions(), columns.session_rows),
-            ("entities", ops.entity, reader.entities(), columns.entity_rows),
-            ("relations", ops.relation, reader.relations(), columns.relation_rows),
-            ("aliases", ops.alias, reader.aliases(), columns.alias_rows),
-            ("events", ops.event, self._by_scope(reader.events_of_scope, columns), columns.events),
-            ("values", ops.value, self._by_scope(reader.values_of_scope, columns), columns.values),
-        )
-        for name, encode, theirs, mine in tables:
-            if sorted(map(encode, theirs)) != sorted(map(encode, mine)):
-                self._differs(f"its {name}", table=name)
-        codes = self._numbers("scope")
-        scoped = {int(columns.ids[row]): reader.scope(row) for row in np.flatnonzero(codes).tolist()}
-        if scoped != {id: scope for id, scope in columns.scopes().items() if columns.row_of(id) >= 0}:
-            self._differs("its scopes")
-        if full:
-            self._rebuilt(columns)
-
-    @staticmethod
-    def _by_scope(rows_of: Callable[[bytes], Iterable[Any]], columns: Columns) -> list[Any]:
-        """Every row the index finds under its own scope."""
-        scopes = {row.scope_key for row in columns.events} | {row.scope_key for row in columns.values}
-        return [row for scope in sorted(scopes) for row in rows_of(scope) if row.scope_key == scope]
-
-    def _rebuilt(self, columns: Columns) -> None:
-        """Compare vectors, lengths, neighbours and postings with those of an index built anew."""
-        from clawmem_core.search.index_build import build_in_memory
-
-        built = IndexReader(build_in_memory(columns), self._h5_fd)
-        for name in _REBUILT:
-            if bytes(self._sections.blob(name)) != bytes(built.sections.blob(name)):
-                self._differs(f"section {name}", section=name)
-        postings = {part for part in built.sections.table if part[1]}
-        if postings != {part for part in self._sections.table if part[1]}:
-            self._differs("its posting segments")
-            return
-        for name, segment in sorted(postings):
-            if self._sections.column(name, segment) != built.sections.column(name, segment):
-                self._differs(f"postings, section {name}", section=name)
+        differ = index_meaning.columns_differ(reader, columns)
+        for part in (*differ, *(index_meaning.words_differ(reader, columns) if full else ())):
+            self._differs(part)
 
 
 # ---------------------------------------------------------------- the key table

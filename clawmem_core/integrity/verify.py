@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _LOOKS: Final = 4  # at a log that does not go with the file, before that is believed
 _WAIT: Final = 0.01  # seconds between them: a checkpoint may be renaming files
+_SMALL: Final = 5000  # records up to which an index is always compared in full
 _COMPARISONS: Final = {
     "rewritten": "the store went another way than the note: it was restored and written again",
     "rolled-back": "the store is older than the note",
@@ -45,9 +46,9 @@ def verify(
 ) -> dict[str, Any]:
     """The report on a store; its `valid` decides the exit code.
 
-    `note_path`: file with a checkpoint note to compare with. `strict`: entries in the log are an error. `full`: derived
-    files are compared down to vectors and postings. Raises NoStoreError, and NoteError for a note that is unreadable
-    or not signed by `key`; StorageError where the operating system refuses a read.
+    `note_path`: file with a checkpoint note to compare with. `strict`: entries in the log are an error. `full`: the
+    index is compared down to vectors and words, as that of a small store always is. Raises NoStoreError, and NoteError
+    for a note that is unreadable or not signed by `key`; StorageError where the operating system refuses a read.
     """
     kept = None if note_path is None else _read_note(note_path, key)
     if not fs.exists(paths.real):
@@ -87,6 +88,7 @@ class _Verification:
     def __init__(self, paths: StorePaths, key: PublicKey, strict: bool, full: bool) -> None:
         self.paths, self.key, self.strict, self.full = paths, key, strict, full
         self.findings = Findings()
+        self.index_compared = "nothing"
 
     def look(self, h5_fd: int, log_fd: int | None, kept: note.Note | None, last: bool) -> dict[str, Any] | None:
         """The report, or None to look again because file and log do not go together (yet)."""
@@ -128,7 +130,7 @@ class _Verification:
             return
         try:
             with schema.load(h5_fd, self.paths.given) as columns:
-                watch.finish(found, columns, self.full)
+                self.index_compared = watch.finish(found, columns, self.full or columns.count <= _SMALL)
                 sidecars.check_keys(self.paths, columns, self.findings)
         except (DamagedError, NotAStoreError, NewerFormatError) as error:
             self.findings.add("file-damaged", error.message)
@@ -178,6 +180,7 @@ class _Verification:
             "fields": {str(id): names for id, names in sorted(found.fields.items())},
             "changed_settings": found.changed_settings,
             "wal_entries_unsigned": entries,
+            "index_compared": self.index_compared,
             "checkpoint": checkpoint or None,
             "note": note_text,
             "findings": self.findings.items,

@@ -282,6 +282,45 @@ def test_resealed_index_is_found(paths: StorePaths) -> None:
     assert check(paths, full=True)["valid"]
 
 
+def test_index_that_names_other_bytes_as_checkpoint_is_found(paths: StorePaths) -> None:
+    """A reader finds the checkpoint id where the index says it is; a lie about the place is no stale index."""
+
+    def change(data: bytearray) -> None:
+        header = index_format.Header.unpack(bytes(data))
+        header.h5_id_offset, header.checkpoint_id = 0, Path(paths.real).read_bytes()[:16]
+        data[: index_format.HEADER_SIZE] = header.pack()
+
+    data = bytearray(Path(paths.index).read_bytes())
+    data[section(paths.index, "text").offset] ^= 1
+    change(data)
+    Path(paths.index).write_bytes(data)
+    resealed(paths.index, lambda _: None)
+    assert ["index-differs"] == codes(check(paths))
+
+
+def test_index_that_readers_would_take_says_nothing_else(paths: StorePaths) -> None:
+    """Header fields that readers believe are compared."""
+    for name, value in (("flags", 0), ("generation", 77), ("h5_id_offset", 3), ("dim", 5), ("rows", 1)):
+        before = Path(paths.index).read_bytes()
+        header = index_format.Header.unpack(before)
+        setattr(header, name, value)
+        Path(paths.index).write_bytes(header.pack() + before[index_format.HEADER_SIZE :])
+        assert {"index-differs"} == set(codes(check(paths))), name
+        Path(paths.index).write_bytes(before)
+
+
+def test_how_much_of_the_index_was_compared(paths: StorePaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small store's wholly, a large one's on request; none where there is none."""
+    from clawmem_core.integrity import verify as module
+
+    assert "everything" == check(paths)["index_compared"]
+    monkeypatch.setattr(module, "_SMALL", 1)
+    assert "columns" == check(paths)["index_compared"]
+    assert "everything" == check(paths, full=True)["index_compared"]
+    fs.unlink(paths.index)
+    assert "nothing" == check(paths)["index_compared"]
+
+
 def test_index_names_the_record_it_lies_about(paths: StorePaths) -> None:
     """Record and field are named."""
     at = section(paths.index, "text").offset
