@@ -18,7 +18,13 @@ import numpy.typing as npt
 
 from clawmem_core.search import planner, ranking
 from clawmem_core.search.filters import Selection
-from clawmem_core.search.index_format import CHUNK_ROWS, HAS_NO_VECTOR, IS_DELETED, UnusableIndex
+from clawmem_core.search.index_format import (
+    CHUNK_ROWS,
+    HAS_NO_VECTOR,
+    IS_DELETED,
+    UnusableIndex,
+    fingerprint_row,
+)
 from clawmem_core.search.index_reader import IndexReader
 from clawmem_core.search.query import Query, Term
 from clawmem_core.storage import fs
@@ -27,7 +33,7 @@ Array = npt.NDArray[Any]
 Scored = list[tuple[float, int]]
 
 CACHE_BYTES = 64 << 20
-BLOCK_ROWS = 8192  # int8 rows widened at a time
+BLOCK_ROWS = 2048  # int8 rows widened at a time
 SCANNED_MOST = 4096
 RESIDENT_ROWS = 4096  # stores up to here keep their unit vectors in memory, as float32
 FEW = 16  # records that plain Python fuses faster
@@ -98,6 +104,13 @@ class NumpyExecutor:
         having = norms > 0
         found[having] = self._exact(vector, self._stored(places[having]))
         return [value if has else None for value, has in zip(found.tolist(), having.tolist(), strict=True)]
+
+    def beside(self, vector: Array, stored: Sequence[bytes]) -> Scored:
+        """(exact cosine, place) of vectors beside the index."""
+        if not stored:
+            return []
+        rows = np.frombuffer(b"".join(stored), self._bits).reshape(len(stored), -1)
+        return list(zip(self._exact(vector, rows).tolist(), range(len(stored)), strict=True))
 
     def _exact(self, vector: Array, rows: Array) -> Array:
         """Exact cosines with stored rows, given as bits of float16 or as float32."""
@@ -182,14 +195,21 @@ class NumpyExecutor:
         section = base.sections.section("vec")
         if section is None:
             raise UnusableIndex("section vec is missing")
-        if not self._checked:
+        prints = self._column("fp", np.int32)
+        odd = np.frombuffer(fingerprint_row(base.dim), np.int8).astype(np.float32)
+        if not self._checked and base.dim * 127 * 127 >= 1 << 24:  # float32 cannot hold such fingerprints
             base.sections.check(section.offset, section.offset + section.length)
             self._checked = True
         unit = (vector / np.sqrt(vector @ vector)).astype(np.float32)
+        queries = unit[:, None] if self._checked else np.stack([unit, odd], axis=1)
         rows = np.frombuffer(base.sections.raw("vec"), np.int8).reshape(base.count, base.dim)
         scores = np.empty(base.count, np.float32)
         for start in range(0, base.count, BLOCK_ROWS):
-            scores[start : start + BLOCK_ROWS] = rows[start : start + BLOCK_ROWS].astype(np.float32) @ unit
+            products = rows[start : start + BLOCK_ROWS].astype(np.float32) @ queries
+            scores[start : start + BLOCK_ROWS] = products[:, 0]
+            if not self._checked and not np.array_equal(products[:, 1], prints[start : start + BLOCK_ROWS]):
+                raise UnusableIndex("damaged vectors")
+        self._checked = True
         return scores
 
     # ------------------------------------------------------------ words

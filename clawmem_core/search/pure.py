@@ -131,6 +131,18 @@ class PureExecutor:
         chosen = near_best(approximate, error)
         return best_of((self.cosine(vector, stored[at * size : at * size + size]), rows[at]) for at in chosen)
 
+    def beside(self, vector: Vector, stored: Sequence[bytes]) -> Scored:
+        """(exact cosine, place) of the vectors beside the index that may be among the best POOL of them."""
+        places: Sequence[int] = range(len(stored))
+        if self.base.float16 and len(stored) > ranking.POOL:
+            rows = b"".join(stored)
+            lengths = simd.half_lengths(rows, self._dim)
+            products = vector.products(rows, len(stored))
+            if min(lengths) > LEAST_NORM**2:
+                near = [product / sqrt(square) for product, square in zip(products, lengths, strict=True)]
+                places = near_best(near, SINGLE_ERROR * max(1.0, sqrt(self._dim / 384)))
+        return [(self.cosine(vector, stored[at]), at) for at in places]
+
     # ------------------------------------------------------------ words
 
     def keyword_pool(self, query: Query, selection: Selection) -> tuple[Scored, str, Callable[[int], float]]:

@@ -40,3 +40,12 @@ def float_products(queries: Any, rows: Any, dim: int, half: bool) -> list[float]
     found: Any = memoryview(_library.cdist(left, right, "dot", dtype=dtype)).cast("B").cast("d")
     products: list[float] = found.tolist()
     return products
+
+
+def half_lengths(rows: bytes, dim: int) -> list[float]:
+    """Squared lengths of float16 rows, in single precision."""
+    origin = memoryview(bytes(2 * dim)).cast("H", (1, dim))
+    right = memoryview(rows).cast("H", (len(rows) // (2 * dim), dim))
+    found: Any = memoryview(_library.cdist(origin, right, "sqeuclidean", dtype="float16")).cast("B").cast("d")
+    lengths: list[float] = found.tolist()
+    return lengths

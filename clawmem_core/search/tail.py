@@ -13,7 +13,7 @@ from __future__ import annotations
 from _bisect import bisect_left, bisect_right
 
 from clawmem_core.search import index_format as form
-from clawmem_core.search.tokenizer import DEFAULT, tokenizer
+from clawmem_core.search.tokenizer import DEFAULT, STOPWORD_MARK, split, tokenizer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,14 +159,17 @@ class Scanner:
     """Lengths and token counts of texts that no index holds. Keeps what it found for as long as it lives.
 
     A one-shot search needs all lengths but only the frequencies of the query's tokens: words that cannot give any of
-    them (`Tokenizer.word_can_match`) are never stemmed.
+    them (`Tokenizer.prefix`) are never stemmed.
     """
 
-    __slots__ = ("_counts", "_sizes", "_tokens", "_wanted", "tokenizer")
+    __slots__ = ("_counts", "_prefixes", "_sizes", "_tokens", "_wanted", "_words", "tokenizer")
 
     def __init__(self, name: str, wanted: Iterable[str] | None) -> None:
         self.tokenizer = tokenizer(name)
         self._wanted = frozenset(wanted) if wanted is not None else None
+        stems = [token for token in self._wanted or () if not token.startswith(STOPWORD_MARK)]
+        self._prefixes = tuple(map(self.tokenizer.prefix, stems))  # every word that gives a wanted stem has one of these
+        self._words = frozenset(token[1:] for token in self._wanted or () if token.startswith(STOPWORD_MARK))
         self._sizes = _WordSizes(self)
         self._tokens: dict[str, list[str]] = {}  # words that give wanted tokens
         self._counts: dict[int, tuple[Record, int, dict[str, int]]] = {}
@@ -189,8 +192,6 @@ class Scanner:
     def _measure(self, text: str) -> tuple[int, dict[str, int]]:
         counts: dict[str, int] = {}
         if self._wanted is not None and self.tokenizer.name == DEFAULT and text.isascii():
-            from clawmem_core.search.tokenizer import split
-
             words = split(text)
             length = sum(map(self._sizes.__getitem__, words))
             tokens = self._tokens
@@ -209,16 +210,13 @@ class Scanner:
         wanted = self._wanted or frozenset()
         folded = word.lower()
         simple = "_" not in word and (word == folded or word[1:] == folded[1:] or word.isupper())
-        if simple and not any(self._can_match(folded, token) for token in wanted):
-            return 0 if self.tokenizer.stopwords(folded) else 1
+        if simple and not folded.startswith(self._prefixes) and folded not in self._words:
+            return 0 if folded in self.tokenizer.dropped else 1
         document = self.tokenizer.document(word)
         found = [token for token in (*document, *self.tokenizer.stopwords(word)) if token in wanted]
         if found:
             self._tokens[word] = found
         return len(document)
-
-    def _can_match(self, word: str, token: str) -> bool:
-        return token[1:] == word if token.startswith("=") else self.tokenizer.word_can_match(word, token)
 
 
 class _WordSizes(dict[str, int]):

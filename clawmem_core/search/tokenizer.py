@@ -90,16 +90,21 @@ class Tokenizer:
         """Tokens a query is scored by, repeats kept: `document(text)`, or `stopwords(text)` when that is empty."""
         return self.document(text) or self.stopwords(text)
 
-    def word_can_match(self, word: str, token: str) -> bool:
-        """Whether a single case-folded word without parts can give `token`; False is certain, True is a maybe.
+    @property
+    def dropped(self) -> frozenset[str]:
+        """Case-folded stopwords that documents drop; empty without a stopword list."""
+        return self._words.dropped
 
-        A scanner of unindexed text asks this before it pays for stemming. Snowball English changes at most the last
+    def prefix(self, token: str) -> str:
+        """What every single case-folded word without parts that gives `token` starts with.
+
+        A scanner of unindexed text asks for it before it pays for stemming. Snowball English changes at most the last
         letter of a stem of four letters or more and keeps the first letter of any word; other languages get no
         promise.
         """
         if self.name != DEFAULT:
-            return True
-        return word.startswith(token[:-1] if len(token) > 3 else token[:1])
+            return ""
+        return token[:-1] if len(token) > 3 else token[:1]
 
 
 def tokenizer(name: str = DEFAULT) -> Tokenizer:
