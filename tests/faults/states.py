@@ -13,7 +13,9 @@ from clawmem_core.storage.paths import StorePaths
 from clawmem_core.view import open_view
 
 #: findings of doctor that cost nobody anything: readers and writers do without these files
-DERIVED = frozenset(("index-missing", "index-stale", "index-damaged", "keys-missing", "keys-stale", "keys-damaged", "keys-differ"))
+DERIVED = frozenset(
+    ("index-missing", "index-stale", "index-damaged", "keys-missing", "keys-stale", "keys-damaged", "keys-differ")
+)
 
 
 class State(NamedTuple):

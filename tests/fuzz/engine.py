@@ -26,7 +26,7 @@ from tests.faults.command import DOCUMENTED, VERBS, Answer
 
 SECONDS = 10.0
 MEMORY, PER_BYTE = 200 << 20, 4
-SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class Target(Protocol):
@@ -154,5 +154,3 @@ def _memory(name: str) -> int:
             if line.startswith(f"{name}:"):
                 return int(line.split()[1]) << 10
     raise AssertionError(f"/proc says nothing of {name}")
-
-

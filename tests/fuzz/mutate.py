@@ -186,7 +186,7 @@ def _other_dataset(store: h5py.File, name: str, rng: random.Random) -> None:
             shape[0] = max(0, shape[0] + rng.choice((-1, 1, 5, 1000)))
         store.create_dataset(name, tuple(shape), dtype)
     elif how == 1:  # another rank
-        store.create_dataset(name, tuple(shape) + (2,) if rng.random() < 0.5 else (), dtype)
+        store.create_dataset(name, (*shape, 2) if rng.random() < 0.5 else (), dtype)
     elif how == 2:  # another type
         store.create_dataset(name, tuple(shape), rng.choice(("i1", "u8", ">f8", "S5", "S1", "f2", "c16", "?")))
     elif how == 3:  # lengths nobody has, without a byte behind them
