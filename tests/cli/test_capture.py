@@ -47,7 +47,8 @@ def test_a_locked_store_queues(commands: Commands, conforms: Callable[[str, Any]
         answer = capture(commands, "--lock-timeout", "0")
     assert (0, "queued") == (answer.code, answer.document["status"])
     conforms("capture", answer.document)
-    assert ("queued", 1) == tuple(capture(commands, "--async", source="t2").document[n] for n in ("status", "turnIndex"))
+    later = capture(commands, "--async", source="t2").document
+    assert ("queued", 1) == (later["status"], later["turnIndex"])
     assert 2 == commands("outbox", "drain").document["saved"]
 
 
