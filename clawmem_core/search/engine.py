@@ -111,7 +111,7 @@ class Search:
         selection = self.selection.without(changed) if changed else self.selection
         scored, self.plans["keyword"], self.score_row = self.executor.keyword_pool(query, selection)
         beside = [*self.selection.having(changed), *(self.base.count + at for at in self.selection.tail)]
-        scored += [(score, place) for place in beside if (score := query.score(place)) > 0]
+        scored += query.beside(beside)
         return self._pool(scored, self.bm25)
 
     def _pool(self, scored: list[tuple[float, int]], scores: dict[int, Any]) -> list[int]:

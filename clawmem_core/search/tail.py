@@ -168,7 +168,9 @@ class Scanner:
         self.tokenizer = tokenizer(name)
         self._wanted = frozenset(wanted) if wanted is not None else None
         stems = [token for token in self._wanted or () if not token.startswith(STOPWORD_MARK)]
-        self._prefixes = tuple(map(self.tokenizer.prefix, stems))  # every word that gives a wanted stem has one of these
+        self._prefixes = tuple(
+            map(self.tokenizer.prefix, stems)
+        )  # every word that gives a wanted stem has one of these
         self._words = frozenset(token[1:] for token in self._wanted or () if token.startswith(STOPWORD_MARK))
         self._sizes = _WordSizes(self)
         self._tokens: dict[str, list[str]] = {}  # words that give wanted tokens
