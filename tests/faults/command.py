@@ -1,7 +1,7 @@
 """Run the command in a forked process of its own, on whatever storage layer a test wants.
 
-A fork instead of a fresh interpreter: some milliseconds instead of some hundred, and as real as one where it counts: its
-own descriptors, its own locks, its own death.
+A fork instead of a fresh interpreter: some milliseconds instead of some hundred, and as real as one where it counts:
+its own descriptors, its own locks, its own death.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import clawmem_cli
+import clawmem_core.contract
 import clawmem_core.integrity
 import clawmem_core.search
 import clawmem_core.storage
@@ -31,6 +32,9 @@ CRASHED = 99  # exit status of a process that a layer ended
 #: every exit code that docs/cli.md names, but 1: a fault of the program is never an acceptable answer
 DOCUMENTED = frozenset((0, 2, 3, 4, 10, 11, 12, 13, 14, 15, 16, 74, 130, 141))
 
+_PACKAGES = (
+    clawmem_cli, clawmem_core, clawmem_core.contract, clawmem_core.integrity, clawmem_core.search, clawmem_core.storage,
+)  # fmt: skip
 _LEFT_OUT = ("app", "entry")  # typer, which the fast path does without
 
 
@@ -43,7 +47,7 @@ def _fast(verb: parsing.Verb) -> parsing.Verb:
 
 def _warm_up() -> None:
     """Import what commands import, so that a child need not."""
-    for package in (clawmem_cli, clawmem_core.storage, clawmem_core.search, clawmem_core.integrity, clawmem_core):
+    for package in _PACKAGES:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if not module.ispkg and not module.name.endswith(_LEFT_OUT):
                 importlib.import_module(module.name)

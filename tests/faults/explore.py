@@ -1,8 +1,8 @@
-"""Run a verb with one fault and judge what it leaves: the old state or the new one, nothing else, and a store that works.
+"""Run a verb with one fault and judge what it leaves: the old state or the new one, and a store that works.
 
 Invariants checked after every fault: exit code and message as documented; what was acknowledged is there; "the old
-state is kept" is true where it was said; no temporary file but after a death or where removing it was the very call that
-failed; the next save works, and the next checkpoint leaves neither findings nor temporary files.
+state is kept" is true where it was said; no temporary file but after a death or where removing it was the very call
+that failed; the next save works, and the next checkpoint leaves neither findings nor temporary files.
 """
 
 from __future__ import annotations

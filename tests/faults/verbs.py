@@ -22,8 +22,8 @@ TEXT = "The operator prefers short answers"
 class Job(NamedTuple):
     """One command on a copy of the store: what is run, and what a success of it may do to the copy's folder.
 
-    `words` stand behind `--path`; in them DEST is the path of a second store, SCOPE a scope file, FACT the id of a fact,
-    DIGEST that of the plan to purge it. `new`: the store does not exist before. `made`: it makes a second store.
+    `words` stand behind `--path`; in them DEST is the path of a second store, SCOPE a scope file, FACT the id of a
+    fact, DIGEST that of the plan to purge it. `new`: the store does not exist before. `made`: it makes a second store.
     """
 
     name: str
