@@ -22,6 +22,7 @@ _MESSAGES: Final = {
     "log-unsynced-lost": "the log lost entries that were never synced",
     "log-corrupt": "the log is damaged in the middle",
 }
+_FROM_FILE: Final = ("h5_id_offset", "generation", "dim", "wal_max_entries", "base_rows", "agent_id")
 _IDS: Final = (ops.DELETE, ops.UNDELETE, ops.PURGE)
 
 
@@ -77,6 +78,28 @@ def check_log(fd: int | None, identity: Identity, findings: Findings, *, signed:
     except NewerFormatError as error:
         findings.add("log-newer", error.message, file=path)
         return 0
+
+
+def check_header(fd: int, identity: Identity, findings: Findings) -> None:
+    """Does a log of this checkpoint start from the file's counters and settings? Everybody believes its header.
+
+    `identity`: all that the file says of itself. Ids may begin later: those of lost entries are not given again.
+    """
+    path = fs.path_of(fd)
+    try:
+        header = LogHeader.unpack(fs.pread(fd, HEADER_SIZE, 0), path)
+    except NewerFormatError:
+        return  # check_log says so
+    if header is None or log_scan.kind_of_log(header, identity) != log_scan.BASE:
+        return
+    expected = LogHeader.after(identity, header.log_id, header.created_us)
+    state = header.state.copy()
+    for name in ("next_record_id", "next_entity_id"):
+        if getattr(state, name) > getattr(expected.state, name):
+            setattr(state, name, getattr(expected.state, name))
+    same = all(getattr(header, name) == getattr(expected, name) for name in _FROM_FILE)
+    if not same or state != expected.state or (header.flags ^ expected.flags) & ~SIGNED:
+        findings.add("log-header", "the log's header has not the counters and settings of the file", file=path)
 
 
 def _entries(frames: list[Frame], findings: Findings, path: str) -> int:

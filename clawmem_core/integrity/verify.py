@@ -22,6 +22,7 @@ from clawmem_core.integrity import digests, log_check, manifest, note, sidecars
 from clawmem_core.integrity.check import Check, check_file
 from clawmem_core.integrity.content import Findings
 from clawmem_core.storage import fs, hdf5_file, schema
+from clawmem_core.storage.checkpoint import identity_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class _Verification:
         watch = sidecars.IndexCheck.open(self.paths, h5_fd, checkpoint_id, self.findings)
         try:
             found = check_file(file, self.key, self.findings, copies=watch.copy, observe=watch.observe)
-            self._derived(h5_fd, found, watch)
+            self._beside(h5_fd, log_fd, found, watch)
         finally:
             watch.close()
         entries = 0
@@ -124,14 +125,16 @@ class _Verification:
             self.findings.add("log-unsigned", f"{entries} entries of the log are not signed", entries=entries)
         return self._document(found, entries, self._checkpoint(found, kept))
 
-    def _derived(self, h5_fd: int, found: Check, watch: sidecars.IndexCheck) -> None:
-        """Compare the derived files with the file, which has to load for that."""
-        if not (fs.exists(self.paths.index) or fs.exists(self.paths.keys)):
+    def _beside(self, h5_fd: int, log_fd: int | None, found: Check, watch: sidecars.IndexCheck) -> None:
+        """Compare what lies beside the file with it; the file has to load for that."""
+        if log_fd is None and not any(map(fs.exists, (self.paths.index, self.paths.keys))):
             return
         try:
             with schema.load(h5_fd, self.paths.given) as columns:
                 self.index_compared = watch.finish(found, columns, self.full or columns.count <= _SMALL)
                 sidecars.check_keys(self.paths, columns, self.findings)
+                if log_fd is not None:
+                    log_check.check_header(log_fd, identity_of(columns), self.findings)
         except (DamagedError, NotAStoreError, NewerFormatError) as error:
             self.findings.add("file-damaged", error.message)
 

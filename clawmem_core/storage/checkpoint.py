@@ -148,7 +148,7 @@ def checkpoint(
     remove_stale_temps(paths)
     with schema.open_columns(paths) as columns:
         before, previous_id = fs.fstat(columns.fd), columns.checkpoint_id
-        check_signing(columns, signing, paths, log.pending)
+        check_signing(columns, signing, paths, log.pending, signed=bool(log.header.flags & SIGNED))
         overlay = Overlay(columns)
         apply_frames(overlay, _later_frames(columns, log, paths), log.reject, paths)
         state = log.state if amendment is None else amendment.apply(overlay, log.state)
@@ -197,8 +197,14 @@ def apply_frames(overlay: Overlay, frames: Iterable[Frame], reject: Callable[[Fr
         overlay.apply(operations)
 
 
-def check_signing(columns: Columns, signing: Signing | None, paths: StorePaths, pending: int) -> None:
-    signed = columns.signed or "integrity" in columns.file
+def check_signing(
+    columns: Columns, signing: Signing | None, paths: StorePaths, pending: int, signed: bool = False
+) -> None:  # fmt: skip
+    """Have the old file verified by who signs the new one. `signed`: the log says that the store is signed.
+
+    Raises SigningKeyRequiredError for a signed store without a key, and whatever `signing` refuses.
+    """
+    signed = signed or columns.signed or "integrity" in columns.file
     if signing is not None:
         signing.before(columns.file, paths.real, signed=signed)
     elif signed:

@@ -227,7 +227,7 @@ class LogHeader:
          created) = _HEADER.unpack_from(data)  # fmt: skip
         (length,) = _U16.unpack_from(data, _HEADER.size + STATE_SIZE)
         start = _HEADER.size + STATE_SIZE + 2
-        if major != MAJOR or size != HEADER_SIZE or length > AGENT_ID_ROOM:
+        if major != MAJOR or size != HEADER_SIZE or length > AGENT_ID_ROOM or offset >= 1 << 63:
             return None
         try:
             agent_id = data[start : start + length].decode()

@@ -27,7 +27,7 @@ from clawmem_core.storage.checkpoint import (
 )
 from clawmem_core.storage.columns import Mark
 from clawmem_core.storage.lock import StoreLock
-from clawmem_core.storage.log_format import Frame, LogHeader
+from clawmem_core.storage.log_format import SIGNED, Frame, LogHeader
 from clawmem_core.storage.log_recovery import create_log, write_log
 from clawmem_core.storage.pair import Pair, open_pair
 from clawmem_core.storage.paths import StorePaths
@@ -85,8 +85,14 @@ def _refuse(paths: StorePaths, target: StorePaths, force: bool) -> None:
 
 
 def _is_signed(pair: Pair, paths: StorePaths) -> bool:
+    if _log_says_signed(pair):
+        return True
     with schema.load(pair.h5_fd, paths.real) as columns:
         return columns.signed or "integrity" in columns.file
+
+
+def _log_says_signed(pair: Pair) -> bool:
+    return pair.header is not None and bool(pair.header.flags & SIGNED)
 
 
 def _merge(pair: Pair, paths: StorePaths, target: StorePaths, force: bool, signing: Signing | None) -> list[str]:
@@ -94,7 +100,7 @@ def _merge(pair: Pair, paths: StorePaths, target: StorePaths, force: bool, signi
     like = fs.fstat(pair.h5_fd)
     with schema.load(pair.h5_fd, paths.real) as columns:
         if signing is not None:
-            signing.before(columns.file, paths.real, signed=columns.signed)
+            signing.before(columns.file, paths.real, signed=columns.signed or _log_says_signed(pair))
         overlay = Overlay(columns)
         bad: list[Frame] = []
         apply_frames(overlay, pair.frames, bad.append, paths)

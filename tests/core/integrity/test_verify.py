@@ -12,7 +12,7 @@ from zlib import crc32
 import h5py
 import pytest
 
-from clawmem_core.errors import NoStoreError, NoteError
+from clawmem_core.errors import IntegrityError, NoStoreError, NoteError, SigningKeyRequiredError
 from clawmem_core.integrity.signing import Signing
 from clawmem_core.integrity.verify import verify
 from clawmem_core.model import Record, StoreConfig
@@ -21,11 +21,12 @@ from clawmem_core.storage import derived, fs, keys, ops
 from clawmem_core.storage.checkpoint import checkpoint, create_store, identity_of_file
 from clawmem_core.storage.lock import StoreLock
 from clawmem_core.storage.log import LogWriter
-from clawmem_core.storage.log_format import Identity
+from clawmem_core.storage.log_format import Identity, LogHeader
 from clawmem_core.storage.paths import StorePaths
 from clawmem_core.storage.schema import load
+from clawmem_core.storage.snapshot import snapshot
 from tests.core.integrity.samples import secret_key
-from tests.core.integrity.tampering import Edit, set_row
+from tests.core.integrity.tampering import Edit, attribute, both, replace, set_row
 
 KEY = secret_key()
 COUNT = 6
@@ -217,6 +218,48 @@ def test_log_of_another_checkpoint(paths: StorePaths, template: Path) -> None:
     save(paths, range(COUNT, COUNT + 2), Signing(KEY), flush=True)
     shutil.copy2(template / "m.h5", paths.real)
     assert "log-other-checkpoint" in codes(check(paths))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rows", 999), ("active", 0), ("seq", 0), ("event_rows", 5), ("audit_seq", 1), ("audit_head", b"x" * 32),
+     ("next_record_id", 0), ("dim", 8), ("flags", 3), ("flags", 18), ("generation", 9), ("agent_id", "evil"),
+     ("wal_max_entries", 1), ("base_rows", 0), ("h5_id_offset", 8)],
+)  # fmt: skip
+def test_forged_log_header_is_found(paths: StorePaths, name: str, value: Any) -> None:
+    """An empty log, well-formed, of this checkpoint, that starts from other counters or settings."""
+    header = LogHeader.unpack(Path(paths.log).read_bytes(), paths.log)
+    assert header is not None
+    setattr(header if hasattr(header, name) else header.state, name, value)
+    Path(paths.log).write_bytes(header.pack())
+    assert ["log-header"] == codes(check(paths))
+
+
+def test_ids_kept_free_by_the_log_are_no_forgery(paths: StorePaths) -> None:
+    """After damage the ids of lost entries are not given again."""
+    header = LogHeader.unpack(Path(paths.log).read_bytes(), paths.log)
+    assert header is not None
+    header.state.next_record_id += 7
+    Path(paths.log).write_bytes(header.pack())
+    assert [] == codes(check(paths))
+
+
+def test_log_remembers_that_the_store_was_signed(paths: StorePaths) -> None:
+    """Signature and setting stripped from the file: the log still refuses a fresh start, with a key or without."""
+    edit(paths, both(replace("integrity", None), attribute("signed", 0)))
+    with pytest.raises(IntegrityError):
+        save(paths, range(COUNT, COUNT + 1), Signing(KEY), flush=True)
+    with pytest.raises(SigningKeyRequiredError):
+        save(paths, range(COUNT + 1, COUNT + 2), flush=True)
+
+
+def test_snapshot_of_a_stripped_store(paths: StorePaths, tmp_path: Path) -> None:
+    """No snapshot gives a stripped store a fresh start either, and none becomes an unsigned one."""
+    edit(paths, both(replace("integrity", None), attribute("signed", 0)))
+    with pytest.raises(IntegrityError):
+        snapshot(paths, tmp_path / "a.h5", signing=Signing(KEY))
+    copy = StorePaths(snapshot(paths, tmp_path / "b.h5").path)
+    assert Path(paths.real).read_bytes() == Path(copy.real).read_bytes()
 
 
 def test_missing_log_is_nothing(paths: StorePaths) -> None:
