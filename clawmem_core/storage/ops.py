@@ -358,18 +358,16 @@ def _config(data: bytes, at: int, size: int, _: int) -> tuple[str, str]:
 
 
 def _event(data: bytes, at: int, size: int, _: int) -> EventRow:
-    (label, status, trust, marked, version, record_id, confidence, valid_from, valid_until, recorded_from, recorded_to,
-     event_id, scope_key, supersedes, superseded_by, *lengths) = _EVENT.unpack_from(data, at)  # fmt: skip
-    if not (1 <= label < len(LABELS) and 1 <= status < len(STATUSES) and 1 <= trust < len(TRUSTS)):
+    row = EventRow.__new__(EventRow)  # one of as many as a scope holds: attributes set one by one cost half
+    (row.label, row.status, row.trust, marked, row.version, row.record_id, row.confidence, row.valid_from,
+     row.valid_until, row.recorded_from, row.recorded_to, row.event_id, row.scope_key, row.supersedes,
+     row.superseded_by, *lengths) = _EVENT.unpack_from(data, at)  # fmt: skip
+    if not (1 <= row.label < len(LABELS) and 1 <= row.status < len(STATUSES) and 1 <= row.trust < len(TRUSTS)):
         raise BadPayload("event with an unknown label, status or trust")
-    source_event, session_id, reason, actor, payload = _texts(data, at + _EVENT.size, at + size, lengths)
-    return EventRow(
-        label=label, status=status, trust=trust, marked=bool(marked), version=version, record_id=record_id,
-        confidence=confidence, valid_from=valid_from, valid_until=valid_until, recorded_from=recorded_from,
-        recorded_to=recorded_to, event_id=event_id, scope_key=scope_key, supersedes=supersedes,
-        superseded_by=superseded_by, source_event=source_event.decode(),
-        session=session_id.decode(), reason=reason.decode(), actor=actor.decode(), payload=payload,
-    )  # fmt: skip
+    source_event, session_id, reason, actor, row.payload = _texts(data, at + _EVENT.size, at + size, lengths)
+    row.marked, row.source_event, row.session = bool(marked), source_event.decode(), session_id.decode()
+    row.reason, row.actor = reason.decode(), actor.decode()
+    return row
 
 
 def _value(data: bytes, at: int, size: int, _: int) -> ValueRow:
