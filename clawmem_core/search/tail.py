@@ -168,9 +168,7 @@ class Scanner:
         self.tokenizer = tokenizer(name)
         self._wanted = frozenset(wanted) if wanted is not None else None
         stems = [token for token in self._wanted or () if not token.startswith(STOPWORD_MARK)]
-        self._prefixes = tuple(
-            map(self.tokenizer.prefix, stems)
-        )  # every word that gives a wanted stem has one of these
+        self._prefixes = tuple(map(self.tokenizer.prefix, stems))  # each word that gives a wanted stem has one
         self._words = frozenset(token[1:] for token in self._wanted or () if token.startswith(STOPWORD_MARK))
         self._sizes = _WordSizes(self)
         self._tokens: dict[str, list[str]] = {}  # words that give wanted tokens
@@ -192,20 +190,32 @@ class Scanner:
         return found
 
     def _measure(self, text: str) -> tuple[int, dict[str, int]]:
-        counts: dict[str, int] = {}
         if self._wanted is not None and self.tokenizer.name == DEFAULT and text.isascii():
-            words = split(text)
-            length = sum(map(self._sizes.__getitem__, words))
-            tokens = self._tokens
-            if not tokens.keys().isdisjoint(words):
-                for word in words:
-                    for token in tokens.get(word, ()):
-                        counts[token] = counts.get(token, 0) + 1
-            return length, counts
+            return self._measure_ascii(split(text), "_" in text)
+        counts: dict[str, int] = {}
         document = self.tokenizer.document(text)
         for token in (*document, *self.tokenizer.stopwords(text)):
             counts[token] = counts.get(token, 0) + 1
         return len(document), counts
+
+    def _measure_ascii(self, words: list[str], joined: bool) -> tuple[int, dict[str, int]]:
+        """Length and wanted counts of a text's words; `joined`: some may be several.
+
+        A lower-case word is one token, or none if it is a stopword; only the others, and those that may give a wanted
+        token, are looked at one by one.
+        """
+        sizes, prefixes, exact = self._sizes, self._prefixes, self._words
+        plain = [] if joined else [word for word in words if word.islower()]
+        others = words if joined else [word for word in words if not word.islower()] if len(plain) < len(words) else []
+        length = len(plain) - sum(map(self.tokenizer.dropped.__contains__, plain)) + sum(map(sizes.__getitem__, others))
+        near = [word for word in plain if word.startswith(prefixes) or word in exact]
+        counts: dict[str, int] = {}
+        for word in (*near, *others):
+            if word not in sizes:
+                sizes[word] = self.learn(word)
+            for token in self._tokens.get(word, ()):
+                counts[token] = counts.get(token, 0) + 1
+        return length, counts
 
     def learn(self, word: str) -> int:
         """How many tokens an ASCII word gives; remembers those of its tokens that are wanted."""
@@ -214,11 +224,13 @@ class Scanner:
         simple = "_" not in word and (word == folded or word[1:] == folded[1:] or word.isupper())
         if simple and not folded.startswith(self._prefixes) and folded not in self._words:
             return 0 if folded in self.tokenizer.dropped else 1
-        document = self.tokenizer.document(word)
-        found = [token for token in (*document, *self.tokenizer.stopwords(word)) if token in wanted]
+        tokens = self.tokenizer.word(word)
+        found = [token for token in tokens if token in wanted]
+        if folded in self._words:
+            found.append(STOPWORD_MARK + folded)
         if found:
             self._tokens[word] = found
-        return len(document)
+        return len(tokens)
 
 
 class _WordSizes(dict[str, int]):

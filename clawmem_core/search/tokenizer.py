@@ -79,6 +79,10 @@ class Tokenizer:
         """Index tokens of a record's text in order, repeats kept. Their number is the record's length."""
         return list(chain.from_iterable(map(self._words.__getitem__, split(text))))
 
+    def word(self, word: str) -> tuple[str, ...]:
+        """Index tokens of one word as `split` gives it."""
+        return self._words[word]
+
     def stopwords(self, text: str) -> list[str]:
         """The stopwords of a text, repeats kept, each as `=word`; empty for tokenizers without a stopword list."""
         dropped = self._words.dropped
