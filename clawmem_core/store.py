@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clawmem_core import door
 from clawmem_core.errors import (
@@ -33,12 +34,15 @@ from clawmem_core.view import View, open_view
 from clawmem_core.writer import GONE, LIVE, Writer, upsert_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from clawmem_core.contract.memories import ScopedMemories
     from clawmem_core.integrity.signing import Signing
     from clawmem_core.storage.bulk import BulkWriter
     from clawmem_core.storage.ops import Alias, Entity, Relation, Session
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +335,35 @@ class MemoryStore:
         """Counts, sizes and states (the document of `clawmem stats`)."""
         with self._mutex:
             return self._check().stats()
+
+    # ------------------------------------------------------------ events
+
+    def scoped(self, scope: Mapping[str, Any]) -> ScopedMemories:
+        """The episodes and facts of one scope (an object with the five scope fields). Raises ScopeError."""
+        from clawmem_core.contract.memories import ScopedMemories
+
+        return ScopedMemories(self, scope)
+
+    def change(self, work: Callable[[Writer], Answer]) -> Answer:
+        """Let `work` change the store through its writer and commit, then see what it did, also where it raised."""
+        with self._mutex:
+            writer = self._writing()
+            before = self._view.pending
+            try:
+                answer = work(writer)
+            finally:
+                self._look_again()
+            happened, warnings = writer.checkpoint_if_due(before, self._signing)
+            self.warnings.extend(warnings)
+            if happened:
+                self._look_again()
+            return answer
+
+    @contextmanager
+    def viewed(self) -> Iterator[View]:
+        """The state of the store that this handle sees, held still while the block runs."""
+        with self._mutex:
+            yield self._check()
 
     # ------------------------------------------------------------ sessions and graph
 

@@ -296,8 +296,9 @@ def parse_json(text: str | bytes, *, refuse_duplicates: bool = False) -> Any:
     except RecursionError:
         raise InvalidJsonError(line=1, detail="nested too deeply") from None
     except ValueError as error:  # json.JSONDecodeError where it has a position
-        detail = getattr(error, "msg", str(error))
-        raise _invalid(document, getattr(error, "pos", start), detail[:1].lower() + detail[1:]) from None
+        detail = getattr(error, "msg", None)
+        detail = str(error) if detail is None else detail[:1].lower() + detail[1:]
+        raise _invalid(document, getattr(error, "pos", start), detail) from None
     if stop != end:
         raise _invalid(document, stop, "something follows the value")
     return value

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from clawmem_core.storage.log_format import Key
+    from clawmem_core.view import View
     from clawmem_core.writer import Writer
 
 #: members of a new fact that never come from the one it replaces
@@ -287,13 +288,18 @@ def expire(
 
 def history(path: str, scope: Mapping[str, Any], id: str) -> list[dict[str, Any]]:
     """Every version of a fact, oldest first. Takes no lock. Raises InvalidInputError, NotFoundError."""
+    with open_view(path) as view:
+        return versions_of(view, scope, id)
+
+
+def versions_of(view: View, scope: Mapping[str, Any], id: str) -> list[dict[str, Any]]:
+    """`history` as seen by a view."""
     if not is_hash(id):
         raise InvalidInputError(field="fact", detail="must be 64 lower-case hexadecimal digits")
-    with open_view(path) as view:
-        rows = [
-            row for row in view.events_of_scope(bytes.fromhex(scope_key(scope)))
-            if row.label == FACT and row.event_id.hex() == id
-        ]  # fmt: skip
+    rows = [
+        row for row in view.events_of_scope(bytes.fromhex(scope_key(scope)))
+        if row.label == FACT and row.event_id.hex() == id
+    ]  # fmt: skip
     if not rows:
         raise NotFoundError(kind="fact", id=id)
     return [version_fields(row) for row in sorted(rows, key=lambda row: row.version)]

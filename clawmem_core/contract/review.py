@@ -22,16 +22,22 @@ from clawmem_core.view import open_view
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from clawmem_core.view import View
     from clawmem_core.writer import Writer
 
 
 def pending(path: str, scope: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The facts of a scope that wait for a decision, oldest first. Takes no lock."""
     with open_view(path) as view:
-        rows = [
-            row for row in view.events_of_scope(bytes.fromhex(scope_key(scope)))
-            if row.label == FACT and row.status == lifecycle.PENDING and not row.recorded_to
-        ]  # fmt: skip
+        return pending_of(view, scope)
+
+
+def pending_of(view: View, scope: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """`pending` as seen by a view."""
+    rows = [
+        row for row in view.events_of_scope(bytes.fromhex(scope_key(scope)))
+        if row.label == FACT and row.status == lifecycle.PENDING and not row.recorded_to
+    ]  # fmt: skip
     return [_item(row) for row in sorted(rows, key=lambda row: row.recorded_from)]
 
 
