@@ -6,6 +6,7 @@ imports here are paid by every command. HOT.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -25,6 +26,7 @@ def main() -> NoReturn:
 
     Everything is written and synced by now, so the interpreter is not taken apart: that costs more than a whole save.
     """
+    gc.set_threshold(100_000)  # looking for cycles among what start-up makes costs more than they weigh
     _occupy_standard_descriptors()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # should numpy load: its threads cost more than they give here
     code = run(sys.argv[1:])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from binascii import b2a_base64
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -33,8 +31,10 @@ def record_fields(record: Record, float16: bool, embedding: bool = True) -> dict
     if record.deleted:
         fields["deleted"] = True
     if embedding and record.vector is not None:
+        import binascii
+
         name = "embedding_f16" if float16 else "embedding_f32"
-        fields[name] = b2a_base64(record.vector, newline=False).decode("ascii")
+        fields[name] = binascii.b2a_base64(record.vector, newline=False).decode("ascii")
     return fields
 
 

@@ -9,8 +9,6 @@ the base; applying the frames of a log in order to the base they were written ov
 
 from __future__ import annotations
 
-from clawmem_core.storage import ops
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -95,13 +93,15 @@ class Overlay:
 
     def apply(self, operations: Iterable[tuple[int, int, Any]]) -> None:
         """Apply decoded operations (ops.decode) in order."""
+        from clawmem_core.storage import ops  # most searches have no log to read
+
         for op, flags, value in operations:
             if op == ops.RECORD:
                 self._put(value)
             elif op == ops.AUDIT:
                 self.audit.append(value)
             else:
-                _APPLY[op](self, flags, value)
+                _APPLY[ops.NAMES[op]](self, flags, value)
 
     def _put(self, record: Record) -> None:
         self.records[record.id] = record
@@ -189,6 +189,8 @@ class Overlay:
         return self.aliases
 
     def _remove(self, _: int, value: tuple[int, int, int, str]) -> None:
+        from clawmem_core.storage import ops
+
         kind, source, target, name = value
         if kind == ops.SESSION_KIND:
             self._session_table().pop(name, None)
@@ -236,19 +238,20 @@ class Overlay:
         return iter(self.base.aliases() if self.aliases is None else self.aliases.values())
 
 
-_APPLY: dict[int, Any] = {
-    ops.DELETE: Overlay._delete,
-    ops.UNDELETE: Overlay._undelete,
-    ops.COMPACT: Overlay._compact,
-    ops.SESSION: Overlay._session,
-    ops.ENTITY: Overlay._entity,
-    ops.RELATION: Overlay._relation,
-    ops.ALIAS: Overlay._alias,
-    ops.ACTIVATION: Overlay._activate,
-    ops.CONFIG: Overlay._config,
-    ops.EVENT: Overlay._event,
-    ops.VALUE: Overlay._value,
-    ops.PURGE: Overlay._purge,
-    ops.RESERVE: Overlay._reserve,
-    ops.REMOVE: Overlay._remove,
+#: by name of the operation (ops.NAMES)
+_APPLY: dict[str, Any] = {
+    "delete": Overlay._delete,
+    "undelete": Overlay._undelete,
+    "compact": Overlay._compact,
+    "session": Overlay._session,
+    "entity": Overlay._entity,
+    "relation": Overlay._relation,
+    "alias": Overlay._alias,
+    "activation": Overlay._activate,
+    "config": Overlay._config,
+    "event": Overlay._event,
+    "value": Overlay._value,
+    "purge": Overlay._purge,
+    "reserve": Overlay._reserve,
+    "remove": Overlay._remove,
 }

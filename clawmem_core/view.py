@@ -13,13 +13,11 @@ from clawmem_core.errors import (
     DamagedError,
     DeletedError,
     NewerFormatError,
-    NoStoreError,
-    NotAStoreError,
     NotFoundError,
 )
 from clawmem_core.overlay import Overlay
 from clawmem_core.search.index_reader import IndexReader, UnusableIndex
-from clawmem_core.storage import fs, ops, pair
+from clawmem_core.storage import fs, pair
 from clawmem_core.storage.paths import StorePaths
 
 TYPE_CHECKING = False
@@ -66,6 +64,10 @@ class View:
         """The log's operations over the base, decoded when first asked for."""
         if self._overlay is None:
             self._overlay = Overlay(self.base)
+            if not self._frames:
+                return self._overlay
+            from clawmem_core.storage import ops
+
             for frame in self._frames:
                 try:
                     self._overlay.apply(ops.decode(frame.payload))
@@ -220,10 +222,7 @@ def open_view(path: str | os.PathLike[str]) -> View:
     Raises NoStoreError, NotAStoreError, LegacyStoreError, NewerFormatError, DamagedError, StorageError.
     """
     paths = StorePaths(path)
-    if not fs.exists(paths.real):
-        raise NoStoreError(path=paths.given)
-    if fs.is_directory(paths.real):
-        raise NotAStoreError(path=paths.given, detail="it is a directory")
+    paths.require_file()
     loader = BaseLoader(paths)
     try:
         found = pair.open_pair(paths, loader.identity)

@@ -14,7 +14,6 @@ from clawmem_core import clock
 from clawmem_core.errors import NoStoreError
 from clawmem_core.storage import fs
 from clawmem_core.storage.log_format import HEADER_SIZE, NO_ID, LogHeader
-from clawmem_core.storage.log_reports import Report
 from clawmem_core.storage.log_scan import (
     APPLIED,
     BASE,
@@ -31,8 +30,10 @@ from clawmem_core.storage.log_scan import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from clawmem_core.storage.log_format import Frame, Identity, LogState
+    from clawmem_core.storage.log_reports import Report
     from clawmem_core.storage.log_scan import Replay
     from clawmem_core.storage.paths import StorePaths
 
@@ -57,6 +58,12 @@ class Pair:
         self.header: LogHeader | None = None
         self.log_bytes = 0
         self.reports: list[Report] = []
+
+    def tell(self, code: str, **details: Any) -> None:
+        """Add to the reports."""
+        from clawmem_core.storage.log_reports import Report
+
+        self.reports.append(Report(code, **details))
 
     @property
     def pending(self) -> int:
@@ -87,7 +94,7 @@ def open_pair(paths: StorePaths, find_identity: Callable[[int], Identity]) -> Pa
             seen, since = sight, now
         elif now - since >= _SETTLE:
             pair.header = None
-            pair.reports.append(Report(doubt))
+            pair.tell(doubt)
             return pair
         fs.close(pair.h5_fd)
         clock.sleep(wait)
@@ -123,7 +130,7 @@ def _read_log(pair: Pair, fd: int | None, paths: StorePaths) -> str:
     if header is None:
         kind = kind_without_header(fd, head, fs.fstat(fd).st_size)
         if kind == LEGACY:
-            pair.reports.append(Report("log-legacy"))
+            pair.tell("log-legacy")
             return ""
         return "log-empty" if kind == EMPTY else "log-header-bad"
     kind = kind_of_log(header, identity)
@@ -146,4 +153,4 @@ def _report_tail(pair: Pair, fd: int, header: LogHeader, found: Replay, size: in
     """A frame that a writer may be finishing right now is no news; anything else behind the last good frame is."""
     if found.offset < size and not cut_short(fd, header.salt, found.offset, size):
         tail = examine_tail(fd, header.salt, found.offset, size, found.state)
-        pair.reports.append(Report(tail.code, offset=found.offset, lost_bytes=tail.lost))
+        pair.tell(tail.code, offset=found.offset, lost_bytes=tail.lost)
