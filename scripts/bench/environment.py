@@ -29,6 +29,7 @@ def prepare(root: Path) -> None:
         print("making .bench …", file=sys.stderr, flush=True)
         venv.create(target, with_pip=True, symlinks=True)
     pip = [str(target / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "-qq", "install"]
+    subprocess.run([*pip, "--upgrade", "pip"], check=True)  # as set-up does: an old one's console scripts import re
     with tempfile.TemporaryDirectory() as folder:
         for name in PACKAGES:
             shutil.copytree(root / name, Path(folder, name), ignore=shutil.ignore_patterns("__pycache__"))
