@@ -225,7 +225,7 @@ def _write_embeddings(group: h5py.Group, columns: Columns) -> None:
         filters = {"compression": "gzip", "compression_opts": min(config.compression_level, 9) or 3, "shuffle": True}
     dataset = group.create_dataset("embeddings", (count, dim), column.dtype, chunks=(step, dim), **filters)
     base = column.base
-    same = columns.format and isinstance(base, h5py.Dataset) and _layout(base) == _layout(dataset)
+    same = columns.format and isinstance(base, h5py.Dataset) and schema_text.layout(base) == schema_text.layout(dataset)
     for start in range(0, count, step):
         stop = min(start + step, count)
         if same and column.untouched(start, stop) and (stop - start == step or stop == len(base)):
@@ -238,7 +238,3 @@ def _write_embeddings(group: h5py.Group, columns: Columns) -> None:
             block = np.zeros((step, dim), column.dtype)
             block[: stop - start] = column.read(start, stop)
             dataset.id.write_direct_chunk((start, 0), block.data)
-
-
-def _layout(dataset: h5py.Dataset) -> tuple[Any, ...]:
-    return dataset.chunks, dataset.dtype, dataset.compression, dataset.shuffle, dataset.fletcher32

@@ -5,7 +5,8 @@ one huge text never inflates a column (design § 3). The width is a multiple of 
 dropped. From 4 KiB on it is cut into chunks of a fixed number of rows, deflated at level 1 without shuffle; full chunks
 whose rows and width did not change are copied as they are, which makes a checkpoint of few records into many cheap.
 
-Invariants: an unchanged column is written back in the same chunks, byte for byte; the file's size bounds what is read.
+Invariants: an unchanged column is written back in the same chunks, byte for byte; no text is ever cut short, whatever a
+tool made of datasets, filters and attributes in between; the file's size bounds what is read.
 """
 
 from __future__ import annotations
@@ -37,13 +38,18 @@ def chunk_rows(width: int) -> int:
 
 
 def measure(column: TextColumn) -> tuple[int, int]:
-    """(width, text bytes) of the column on disk; both only grow while all base rows are kept, so nothing is scanned."""
+    """(width, text bytes) of the column on disk; both only grow while all base rows are kept, so nothing is scanned.
+
+    The text bytes choose the layout and no more: 0 stands for a column without texts, another number may be wrong where
+    somebody changed the attribute. The width is that of the texts in any case.
+    """
     base = column.base
     width, total = 1, 0
-    if base is None or (ours(column) and column.keep is None):
+    if base is None or (ours(column) and column.keep is None and base.dtype.kind == "S"):
         if base is not None:
+            width = base.dtype.itemsize
             with hdf5_file.reading(column.path, column.name):
-                width, total = int(base.attrs[TEXT_WIDTH]), int(base.attrs[TEXT_BYTES])
+                total = min(max(int(base.attrs[TEXT_BYTES]), 1), len(base) * width)
         lengths = [len(text) for text in (*column.changed.values(), *column.added)]
         width, total = max([width, *lengths]), total + sum(lengths)
     else:
@@ -88,16 +94,27 @@ def _deflated(group: h5py.Group, name: str, shape: tuple[int, ...], dtype: Any, 
 def _write_chunks(dataset: h5py.Dataset, column: TextColumn, rows: int, width: int) -> None:
     step = dataset.chunks[0]
     base = column.base
-    same = ours(column) and (base.chunks, base.dtype) == (dataset.chunks, dataset.dtype)
+    same = ours(column) and layout(base) == layout(dataset)
     for start in range(0, rows, step):
         stop = min(start + step, rows)
         if same and column.untouched(start, stop) and (stop - start == step or stop == len(base)):
             with hdf5_file.reading(column.path, column.name):
-                _, packed = base.id.read_direct_chunk((start,))
+                skipped, packed = base.id.read_direct_chunk((start,))
         else:
+            skipped = 0
             texts = np.array(column.read(start, stop), f"S{width}").tobytes()
             packed = zlib.compress(texts.ljust(step * width, b"\0"), LEVEL)
-        dataset.id.write_direct_chunk((start,), packed)
+        dataset.id.write_direct_chunk((start,), packed, skipped)
+
+
+def layout(dataset: h5py.Dataset) -> tuple[Any, ...]:
+    """What has to be equal for chunks of one dataset to be chunks of another: shape, type and filters in their order.
+
+    `skipped` filters stand with each chunk.
+    """
+    plist = dataset.id.get_create_plist()
+    filters = [plist.get_filter(place) for place in range(plist.get_nfilters())]
+    return dataset.chunks, dataset.dtype, [(code, values) for code, _, values, _ in filters]
 
 
 def write_bytes(group: h5py.Group, name: str, data: npt.NDArray[Any]) -> None:

@@ -170,6 +170,78 @@ def test_full_chunks_are_copied_as_they_are(tmp_path: Path) -> None:
             assert [*(f"text {row}" for row in range(3000)), text.decode()] == list(found.chunks)
 
 
+def _rewrite(path: Path, name: str, **how: Any) -> None:
+    """What a tool that repacks files does: the same values and attributes in another layout."""
+    with h5py.File(path, "r+", locking=False) as file:
+        group = file["memory"]
+        old = group[name]
+        values, attributes = old[()], dict(old.attrs)
+        how = {"dtype": old.dtype, "chunks": old.chunks, **how}
+        del group[name]
+        group.create_dataset(name, data=values, **how).attrs.update(attributes)
+
+
+REPACKED: list[tuple[str, dict[str, Any]]] = [
+    ("chunks", {}),
+    ("chunks", {"compression": "gzip", "compression_opts": 9}),
+    ("chunks", {"compression": "gzip", "shuffle": True}),
+    ("chunks", {"compression": "lzf"}),
+    ("chunks", {"compression": "gzip", "fletcher32": True}),
+    ("chunks", {"dtype": h5py.string_dtype("utf-8"), "chunks": None}),
+    ("chunks", {"dtype": h5py.string_dtype("utf-8", 4096), "chunks": None}),
+    ("embeddings", {"shuffle": True}),
+    ("embeddings", {"compression": "lzf"}),
+]
+
+
+@pytest.mark.parametrize(("name", "how"), REPACKED)
+def test_a_repacked_file_loses_nothing(tmp_path: Path, name: str, how: dict[str, Any]) -> None:
+    """Chunks are copied as they are only into the very same layout."""
+    h5.write(tmp_path / "a.h5", _long_texts())
+    _rewrite(tmp_path / "a.h5", name, **how)
+    _checkpointed_unharmed(tmp_path)
+
+
+def test_a_chunk_that_skipped_its_filters_is_copied_with_that_mark(tmp_path: Path) -> None:
+    """HDF5 keeps for each chunk which filters it went through."""
+    h5.write(tmp_path / "a.h5", _long_texts())
+    with h5py.File(tmp_path / "a.h5", "r+", locking=False) as file:
+        dataset = file["memory/chunks"]
+        rows, width = dataset.chunks[0], dataset.dtype.itemsize
+        plain = dataset[:rows].tobytes().ljust(rows * width, b"\0")
+        dataset.id.write_direct_chunk((0,), plain, 1)
+    _checkpointed_unharmed(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["text_width", "text_bytes"])
+@pytest.mark.parametrize("value", [-64, 0, 1, 16, 1 << 50])
+def test_attributes_of_texts_never_cost_a_text(tmp_path: Path, name: str, value: int) -> None:
+    """Nobody signs them, so nothing rests on them."""
+    h5.write(tmp_path / "a.h5", _long_texts())
+    with h5py.File(tmp_path / "a.h5", "r+", locking=False) as file:
+        for column in ("chunks", "keys"):
+            file["memory"][column].attrs[name] = value
+    _checkpointed_unharmed(tmp_path)
+
+
+def _long_texts() -> Columns:
+    """Several chunks of texts longer than one step of width, and keys."""
+    columns = h5.columns_of(1100)
+    columns.chunks = TextColumn.of([f"{row} ".ljust(100, "x") for row in range(1100)])
+    columns.keys = TextColumn.of([f"key {row}" for row in range(1100)])
+    return columns
+
+
+def _checkpointed_unharmed(folder: Path) -> None:
+    """A next file with one record more holds what the first one held."""
+    with h5.load(folder / "a.h5") as found:
+        expected = [found.chunks[:], found.keys[:], found.embeddings.read(0, 1100).tolist()]
+        _append(found, b"more")
+        h5.write(folder / "b.h5", found)
+    with h5.load(folder / "b.h5") as found:
+        assert expected == [found.chunks[:1100], found.keys[:1100], found.embeddings.read(0, 1100).tolist()]
+
+
 def _append(columns: Columns, text: bytes) -> None:
     columns.chunks.change(None, {}, [text])
     for name in h5.TEXTS[1:]:
