@@ -10,7 +10,7 @@ from __future__ import annotations
 from clawmem_core.contract.canonical import parse_json
 from clawmem_core.contract.digest import sha256_digest
 from clawmem_core.storage.keys import key_bytes
-from clawmem_core.storage.log_format import Key
+from clawmem_core.storage.log_format import NO_ID, Key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +69,16 @@ def event_keys(row: EventRow) -> Iterator[Key]:
     if row.label == EPISODE and row.source_event:
         key = source_key(row.scope_key, exact_session(row), exact_source(row))
         yield Key(key, digest, row.record_id, "S", 0)
+
+
+def purged_keys(row: EventRow) -> Iterator[Key]:
+    """The keys that say that an event is gone, until a checkpoint makes a table without it."""
+    return (Key(key.key, NO_ID, key.record_id, key.kind, 0) for key in event_keys(row))
+
+
+def stored(key: Key | None) -> Key | None:
+    """A P or S key, if what it stands for is still there."""
+    return None if key is None or key.digest == NO_ID else key
 
 
 def value_key_of(row: ValueRow) -> Key:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from clawmem_core import clock, door
 from clawmem_core.contract.canonical import canonical_ascii, parse_json
-from clawmem_core.contract.event_keys import EPISODE, source_key
+from clawmem_core.contract.event_keys import EPISODE, source_key, stored
 from clawmem_core.contract.saving import save_event
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.contract.validate import check_event, event_identity
@@ -238,7 +238,8 @@ def _take_in(writer: Writer, fields: Mapping[str, Any]) -> str:
     """Stage one event; the turn of an episode that came in by another way meanwhile exists already."""
     if fields["eventType"] == "episode" and fields.get("sourceEventId"):
         scope = bytes.fromhex(scope_key(fields))
-        found = writer.find("S", source_key(scope, fields["externalSessionId"], fields["sourceEventId"]))
+        key = source_key(scope, fields["externalSessionId"], fields["sourceEventId"])
+        found = stored(writer.find("S", key))
         if found is not None and _same_turn(writer, scope, found.record_id, fields):
             return "exists"
     return save_event(writer, fields).status

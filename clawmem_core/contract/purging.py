@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from clawmem_core.contract.canonical import canonical_text, parse_json, sha256_hex
-from clawmem_core.contract.event_keys import FACT, exact_session, value_key_of
+from clawmem_core.contract.event_keys import FACT, exact_session, purged_keys, value_key_of
 from clawmem_core.contract.lifecycle import value_key
 from clawmem_core.contract.outbox import Outbox
 from clawmem_core.contract.saving import actor_of, refused
@@ -27,10 +27,9 @@ from clawmem_core.view import open_view
 from clawmem_core.writer import GONE, upsert_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from clawmem_core.integrity.signing import Signing
-    from clawmem_core.model import Record
     from clawmem_core.view import View
     from clawmem_core.writer import Writer
 
@@ -38,6 +37,7 @@ OUT_OF_REACH: Final = "snapshots, backups and exports made earlier keep what the
 _TEXTS: Final = ("text", "userText", "assistantText", "summary")
 #: characters from which on a text names what it is from; "ok" stands in every other turn
 _TELLING: Final = 16
+_FRAME_KEYS: Final = 50_000  # a frame takes 65,535
 
 
 class Selection:
@@ -181,13 +181,15 @@ def _stage(writer: Writer, plan: Plan) -> None:
     operations = [ops.purge(record.id for record in plan.records)]
     operations += [ops.remove(ops.SESSION_KIND, name=name) for name in plan.sessions]
     operations += [ops.value(row) for row in values]
+    keys = [*map(value_key_of, values), *_gone(plan)]
     writer.stage(
         b"".join(operations), len(plan.records) + len(plan.sessions) + len(values), operation="purge",
-        target=plan.records[0].id if plan.records else 0,
-        keys=[*map(value_key_of, values), *_upsert_keys(plan.records)], rows=-len(plan.records),
+        target=plan.records[0].id if plan.records else 0, keys=keys[:_FRAME_KEYS], rows=-len(plan.records),
         active=-sum(not record.deleted for record in plan.records), event_rows=-len(plan.versions),
         record_us=recorded, state_flags=PURGE_PENDING,
     )  # fmt: skip
+    for at in range(_FRAME_KEYS, len(keys), _FRAME_KEYS):
+        writer.stage(b"", 0, operation="purge", keys=keys[at : at + _FRAME_KEYS])
 
 
 def _tombstones(versions: Iterable[EventRow], recorded: int, actor: str) -> list[ValueRow]:
@@ -201,8 +203,14 @@ def _tombstones(versions: Iterable[EventRow], recorded: int, actor: str) -> list
     return list(found.values())
 
 
-def _upsert_keys(records: Iterable[Record]) -> Iterable[Key]:
-    return (Key(upsert_key(record.key), bytes(16), record.id, "K", GONE) for record in records if record.key)
+def _gone(plan: Plan) -> Iterator[Key]:
+    """Keys that say what is not there any more, for those who ask before the checkpoint is done."""
+    for record in plan.records:
+        if record.key:
+            yield Key(upsert_key(record.key), bytes(16), record.id, "K", GONE)
+    for row in plan.versions:
+        if row.version == 1:
+            yield from purged_keys(row)
 
 
 def _remove_waiting(outbox: Outbox, places: Iterable[str]) -> None:

@@ -90,7 +90,7 @@ def save_event(writer: Writer, fields: Mapping[str, Any], scope: Mapping[str, An
     if row.label == event_keys.EPISODE and row.source_event:
         source = new.event["sourceEventId"]
         key = event_keys.source_key(row.scope_key, new.event["externalSessionId"], source)
-        if writer.find("S", key) is not None:
+        if event_keys.stored(writer.find("S", key)) is not None:
             raise refused(writer, _conflict("another episode of this session has the same sourceEventId"), row.event_id)
     held = bool(new.value) and rejected_value(writer, new.value)
     if held:
@@ -129,7 +129,8 @@ def actor_of(writer: Writer) -> str:
 
 def find_event(writer: Writer, row: EventRow) -> Key | None:
     """What is stored under the identity of a row."""
-    return writer.find("P", event_keys.identity_key(row.label, row.event_id, row.scope_key))
+    key = event_keys.identity_key(row.label, row.event_id, row.scope_key)
+    return event_keys.stored(writer.find("P", key))
 
 
 def rejected_value(writer: Writer, value: bytes) -> bool:

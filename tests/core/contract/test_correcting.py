@@ -290,6 +290,27 @@ def test_review(path: Path) -> None:
     assert "pending" == save(path, fact("tea", sourceEventId="t3")).status
 
 
+def test_a_rejected_value_outlives_the_tombstone_before(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a reviewer rejected stays rejected when an earlier rejection ends."""
+    save(path, fact("tea"))
+    now = clock.now()
+    change(path, retract, fact("tea")["factId"], expires=now + 1000)
+    held = save(path, fact("tea", sourceEventId="t2"), actor="eve").id
+    change(path, reject, held, actor="bob")
+    monkeypatch.setattr(clock, "now", lambda: now + 2000)
+    assert "pending" == save(path, fact("tea", sourceEventId="t3")).status
+
+
+def test_a_rejection_does_not_forget_what_took_the_place(path: Path) -> None:
+    """A value that was replaced, proposed again and rejected still closes its rival when it is approved at last."""
+    save(path, fact("tea"))
+    new = change(path, replace, fact("tea")["factId"], {"text": "coffee"})["id"]
+    first, second = (save(path, fact("tea", sourceEventId=turn), actor="eve").id for turn in ("t2", "t3"))
+    change(path, reject, first, actor="bob")
+    assert [new] == change(path, approve, second, actor="bob")["superseded"]
+    assert {"tea"} == seen(path)
+
+
 def test_approving_is_a_conflict_when_the_old_fact_is_gone(path: Path) -> None:
     """Somebody replaced it meanwhile; nothing changes."""
     a = fact("tea")

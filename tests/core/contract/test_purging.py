@@ -158,6 +158,9 @@ def test_a_signed_store_needs_its_key_first(path: Path, tmp_path: Path) -> None:
 def test_a_failed_checkpoint_is_finished_by_the_next_change(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The frame says so: the next save checkpoints at once, and the texts are gone."""
     fill(path)
+    gone = episode("soon gone", sourceEventId="gone", turnIndex=9)
+    save(path, gone)
+    monkeypatch.setattr("clawmem_core.contract.purging._FRAME_KEYS", 1)
 
     def broken(*_: Any, **__: Any) -> None:
         raise errors.StorageError(path="x", detail="no space", errno=28)
@@ -165,9 +168,10 @@ def test_a_failed_checkpoint_is_finished_by_the_next_change(path: Path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr("clawmem_core.storage.checkpoint.checkpoint", broken)
         with pytest.raises(errors.StorageError):
-            purge(path, Selection(records=[0], sessions=["plain"]))
+            purge(path, Selection(events=[gone["eventId"]], records=[0], sessions=["plain"]))
     with open_view(path) as view:
         assert view.find(0) is None
+    assert "saved" == save(path, gone).status  # not `exists`
     with MemoryStore.open(path) as store:
         assert store.save(MemoryEntry("next")).status == "saved"
     assert not any(b"in a record" in file.read_bytes() for file in path.parent.glob("m.h5*") if file.is_file())
