@@ -170,7 +170,7 @@ class Scanner:
         stems = [token for token in self._wanted or () if not token.startswith(STOPWORD_MARK)]
         self._prefixes = tuple(map(self.tokenizer.prefix, stems))  # each word that gives a wanted stem has one
         self._words = frozenset(token[1:] for token in self._wanted or () if token.startswith(STOPWORD_MARK))
-        self._sizes = _WordSizes(self)
+        self._sizes: dict[str, int] = {}  # ASCII word in its own case -> number of its tokens
         self._tokens: dict[str, list[str]] = {}  # words that give wanted tokens
         self._counts: dict[int, tuple[Record, int, dict[str, int]]] = {}
 
@@ -191,34 +191,29 @@ class Scanner:
 
     def _measure(self, text: str) -> tuple[int, dict[str, int]]:
         if self._wanted is not None and self.tokenizer.name == DEFAULT and text.isascii():
-            return self._measure_ascii(split(text), "_" in text)
+            return self._measure_ascii(split(text))
         counts: dict[str, int] = {}
         document = self.tokenizer.document(text)
         for token in (*document, *self.tokenizer.stopwords(text)):
             counts[token] = counts.get(token, 0) + 1
         return len(document), counts
 
-    def _measure_ascii(self, words: list[str], joined: bool) -> tuple[int, dict[str, int]]:
-        """Length and wanted counts of a text's words; `joined`: some may be several.
-
-        A lower-case word is one token, or none if it is a stopword; only the others, and those that may give a wanted
-        token, are looked at one by one.
-        """
-        sizes, prefixes, exact = self._sizes, self._prefixes, self._words
-        plain = [] if joined else [word for word in words if word.islower()]
-        others = words if joined else [word for word in words if not word.islower()] if len(plain) < len(words) else []
-        length = len(plain) - sum(map(self.tokenizer.dropped.__contains__, plain)) + sum(map(sizes.__getitem__, others))
-        near = [word for word in plain if word.startswith(prefixes) or word in exact]
+    def _measure_ascii(self, words: list[str]) -> tuple[int, dict[str, int]]:
+        """Length and wanted counts of a text's words; a word is looked at when it is first seen."""
+        sizes, tokens = self._sizes, self._tokens
+        for word in set(words).difference(sizes):
+            sizes[word] = self._learn(word)
         counts: dict[str, int] = {}
-        for word in (*near, *others):
-            if word not in sizes:
-                sizes[word] = self.learn(word)
-            for token in self._tokens.get(word, ()):
+        for word in [word for word in words if word in tokens]:
+            for token in tokens[word]:
                 counts[token] = counts.get(token, 0) + 1
-        return length, counts
+        return sum(map(sizes.__getitem__, words)), counts
 
-    def learn(self, word: str) -> int:
-        """How many tokens an ASCII word gives; remembers those of its tokens that are wanted."""
+    def _learn(self, word: str) -> int:
+        """How many tokens an ASCII word gives; remembers those of its tokens that are wanted.
+
+        A word without parts is one token, or none if it is a stopword; only one that may give a wanted token is stemmed.
+        """
         wanted = self._wanted or frozenset()
         folded = word.lower()
         simple = "_" not in word and (word == folded or word[1:] == folded[1:] or word.isupper())
@@ -231,17 +226,3 @@ class Scanner:
         if found:
             self._tokens[word] = found
         return len(tokens)
-
-
-class _WordSizes(dict[str, int]):
-    """ASCII word in its own case -> number of its tokens, found out on first sight."""
-
-    __slots__ = ("_scanner",)
-
-    def __init__(self, scanner: Scanner) -> None:
-        super().__init__()
-        self._scanner = scanner
-
-    def __missing__(self, word: str) -> int:
-        size = self[word] = self._scanner.learn(word)
-        return size
