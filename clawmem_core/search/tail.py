@@ -212,7 +212,7 @@ class Scanner:
     def _learn(self, word: str) -> int:
         """How many tokens an ASCII word gives; remembers those of its tokens that are wanted.
 
-        A word without parts is one token, or none if it is a stopword; only one that may give a wanted token is stemmed.
+        A word without parts is one token, or none if a stopword; only one that may give a wanted token is stemmed.
         """
         wanted = self._wanted or frozenset()
         folded = word.lower()
