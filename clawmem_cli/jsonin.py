@@ -69,10 +69,14 @@ def parse_array(name: str, text: str) -> list[Any]:
 
 
 def _kind(value: Any) -> str:
-    for kind, word in ((list, "an array"), (str, "a text"), (bool, "true or false"), ((int, float), "a number")):
-        if isinstance(value, kind):
-            return word
-    return "null"
+    words = (
+        (list, "an array"),
+        (dict, "an object"),
+        (str, "a text"),
+        (bool, "true or false"),
+        ((int, float), "a number"),
+    )
+    return next((word for kind, word in words if isinstance(value, kind)), "null")
 
 
 class LineParser:
@@ -85,8 +89,15 @@ class LineParser:
 
         self._loads = orjson.loads
 
-    def parse(self, line: bytes) -> dict[str, Any]:
-        """What `parse_object` gives for this line.
+    def parse(self, line: bytes, number: int = 1) -> dict[str, Any]:
+        """What `parse_object` gives for this line; an error names it by its number in the stream."""
+        try:
+            return self._parse(line)
+        except InvalidJsonError as problem:
+            raise InvalidJsonError(line=number, detail=problem.fields["detail"]) from None
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        """The object of a line.
 
         orjson keeps the last of two equal keys. Each colon of the line stands behind a key or inside a text; so a line
         with as many colons as members has dropped none, nor has one whose other colons are all in the texts it kept

@@ -53,7 +53,7 @@ class _Stream:
             output.reports(self.writer.reports)
         writer = self.writer
         try:
-            fields = self.parser.parse(line)
+            fields = self.parser.parse(line, number)
             if "eventType" in fields:
                 self._stage()
                 saved = save_event(writer, fields, self.scope)
@@ -142,7 +142,7 @@ def run_stream(args: Arguments) -> int:
     refused, total = stream.tally["refused"], sum(stream.tally.values())
     output.summary({"lines": total, **stream.tally})
     if refused:
-        raise PartialError(refused=refused, total=total)
+        raise PartialError(refused=refused, total=total, done="saved")
     if stream.tally["pending"]:
         raise HeldError(detail=f"{stream.tally['pending']} facts say what was rejected before; they wait for review")
     return 0

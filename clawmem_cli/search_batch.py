@@ -51,7 +51,8 @@ def run_batch(args: Arguments) -> int:
                 try:
                     if isinstance(item.content, ClawmemError):
                         raise item.content
-                    answer = {"line": item.number, "hits": _hits(pages, parser.parse(item.content), defaults)}
+                    query = parser.parse(item.content, item.number)
+                    answer = {"line": item.number, "hits": _hits(pages, query, defaults)}
                 except ClawmemError as problem:
                     if problem.exit not in OF_A_LINE:
                         raise
@@ -66,7 +67,7 @@ def run_batch(args: Arguments) -> int:
         output.write(b"".join(answers))
     output.summary({"lines": total, "answered": total - refused, "refused": refused})
     if refused:
-        raise PartialError(refused=refused, total=total)
+        raise PartialError(refused=refused, total=total, done="answered")
     return 0
 
 

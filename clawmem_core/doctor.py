@@ -34,7 +34,6 @@ from clawmem_core.errors import (
     DamagedError,
     LegacyStoreError,
     NewerFormatError,
-    NoStoreError,
     NotAStoreError,
 )
 from clawmem_core.integrity.content import Findings
@@ -88,10 +87,7 @@ def examine(paths: StorePaths) -> Diagnosis:
     Raises NoStoreError, LegacyStoreError, NewerFormatError, StorageError, and NotAStoreError where nothing beside the
     file says that it ever was one.
     """
-    if not fs.exists(paths.real):
-        raise NoStoreError(path=paths.given)
-    if fs.is_directory(paths.real):
-        raise NotAStoreError(path=paths.given, detail="it is a directory")
+    paths.require_file()
     found, diagnosis = Findings(), Diagnosis()
     diagnosis.findings = found.items
     try:

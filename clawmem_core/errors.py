@@ -36,7 +36,14 @@ class ClawmemError(Exception):
 
 
 def one_line(text: str) -> str:
-    """Text with line breaks and control characters made visible, so that one error stays one line."""
+    """Text with line breaks and control characters made visible, so that one error stays one line.
+
+    Bytes of a path that the locale could not decode are read as UTF-8.
+    """
+    try:
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # surrogates that stand for no byte
+        text = text.encode("utf-8", "backslashreplace").decode()
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
@@ -166,11 +173,11 @@ class ScopeMismatchError(ClawmemError):
 
 
 class PartialError(ClawmemError):
-    """Some of the input was refused; the rest is stored."""
+    """Some lines of the input were refused; the rest is stored, or answered."""
 
     code = "partial"
     exit = 3
-    template = "{refused} of {total} lines refused; the others are saved"
+    template = "{refused} of {total} lines refused; the others are {done}"
     default_hint = "each refused line has its reason on stdout"
 
 

@@ -18,12 +18,10 @@ from clawmem_core.contract import audit
 from clawmem_core.errors import (
     ClawmemError,
     DamagedError,
-    NoStoreError,
-    NotAStoreError,
     SigningKeyRequiredError,
     StorageError,
 )
-from clawmem_core.storage import fs, keys, ops
+from clawmem_core.storage import keys, ops
 from clawmem_core.storage.lock import StoreLock
 from clawmem_core.storage.log import LogWriter
 from clawmem_core.storage.log_format import FLOAT16, NO_WAL, PURGE_PENDING, SIGNED, Identity, Key
@@ -76,10 +74,7 @@ class Writer:
         Raises NoStoreError, NotAStoreError, LockedError, NewerFormatError, StorageError.
         """
         paths = StorePaths(path)
-        if not fs.exists(paths.real):
-            raise NoStoreError(path=paths.given)
-        if fs.is_directory(paths.real):
-            raise NotAStoreError(path=paths.given, detail="it is a directory")
+        paths.require_file()
         lock = StoreLock.acquire(paths, lock_timeout)
         try:
             return cls(paths, lock, _open_log(paths, lock), actor or default_actor())

@@ -52,8 +52,7 @@ def verify(
     for a note that is unreadable or not signed by `key`; StorageError where the operating system refuses a read.
     """
     kept = None if note_path is None else _read_note(note_path, key)
-    if not fs.exists(paths.real):
-        raise NoStoreError(path=paths.given)
+    paths.require_file()
     for look in range(_LOOKS):
         log_fd = fs.open_existing(paths.log)  # before the HDF5 file, as every reader does
         try:

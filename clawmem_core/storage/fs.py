@@ -373,6 +373,12 @@ def exists(path: str) -> bool:
     return stat(path) is not None
 
 
+def is_regular(path: str) -> bool:
+    """Whether a path leads to a regular file: opening a named pipe would wait for its other end."""
+    found = stat(path)
+    return found is not None and found.st_mode & 0o170000 == 0o100000
+
+
 def is_directory(path: str) -> bool:
     """Whether a path leads to a directory."""
     found = stat(path)

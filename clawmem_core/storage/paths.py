@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from clawmem_core import clock
-from clawmem_core.errors import UsageError
+from clawmem_core.errors import NoStoreError, NotAStoreError, UsageError
 from clawmem_core.storage import fs
 
 TYPE_CHECKING = False
@@ -35,6 +35,15 @@ class StorePaths:
         self.real = fs.realpath(self.given)
         self.directory, self.name = os.path.split(self.real)
         self.log, self.lock, self.index, self.keys, self.ann = (self.real + suffix for suffix in SIDECARS)
+
+    def require_file(self) -> None:
+        """Raises NoStoreError where there is nothing, NotAStoreError where no regular file is."""
+        if fs.is_regular(self.real):
+            return
+        if not fs.exists(self.real):
+            raise NoStoreError(path=self.given)
+        detail = "it is a directory" if fs.is_directory(self.real) else "it is no regular file"
+        raise NotAStoreError(path=self.given, detail=detail)
 
     def quarantine_name(self) -> str:
         """A new name for a damaged log: `<store>.wal.corrupt-<UTC microseconds>-<random>`."""

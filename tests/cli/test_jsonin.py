@@ -100,6 +100,21 @@ def test_an_error_names_the_line() -> None:
         jsonin.parse_object('{"chunk":\n"x",\n"tags":')
 
 
+def test_an_error_of_a_stream_names_its_line() -> None:
+    """Truncated and well-formed lines that are no object, with either parser's verdict."""
+    for line in (b'{"chunk":', b"[1]", b'{"a":NaN}', b'"\xff"'):
+        with pytest.raises(InvalidJsonError, match="line 7"):
+            BULK.parse(line, 7)
+
+
+def test_an_error_says_what_stands_there() -> None:
+    """An object is not called null, and NaN keeps its name."""
+    with pytest.raises(ClawmemError, match="not an object"):
+        jsonin.parse_array("--embedding", '{"a":1}')
+    with pytest.raises(InvalidJsonError, match=": NaN is no JSON value"):
+        jsonin.parse_object('{"a":NaN}')
+
+
 def test_a_vector_must_be_an_array() -> None:
     """Comma-separated numbers, an object and a text are none."""
     assert [1, 2.5] == jsonin.parse_array("--embedding", "[1,2.5]")

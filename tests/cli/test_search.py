@@ -99,6 +99,7 @@ def test_many_queries_from_stdin(filled: Callable[..., Answer], conforms: Callab
     ]
     assert [[0], [1, 0], [0], "invalid-input", [0], "dimension"] == pages
     assert (3, [{"lines": 6, "answered": 4, "refused": 2}]) == (answer.code, answer.summaries)
+    assert "2 of 6 lines refused; the others are answered" == answer.error["message"]
 
 
 def test_batch_and_single_queries_agree(filled: Callable[..., Answer]) -> None:
