@@ -114,11 +114,11 @@ class StoredColumn:
             fits, right = len(shape) == 1 and is_text(found), True
         elif kind.startswith("vector"):
             fits = len(shape) == 2 and found.kind == "f"
-            right = found.newbyteorder("<") == np.dtype(kind[7:])
+            right = found == np.dtype(kind[7:])
             self.width = shape[1] if fits else 0
         else:
             fits = len(shape) == 1 and found.kind in "iufb"
-            right = fits and found.newbyteorder("<") == np.dtype(kind).newbyteorder("<")
+            right = fits and found == np.dtype(kind).newbyteorder("<")
         if not fits:
             findings.add("column-type", f"{self.path} has type {found} and shape {shape}", dataset=self.path)
             self.dataset = None

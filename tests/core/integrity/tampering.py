@@ -122,6 +122,11 @@ EDITS: dict[str, tuple[Edit, str, list[int]]] = {
     "column too long": (replace("memory/norms", np.zeros(25, "f4")), "column-length", []),
     "column of another type": (retype("timestamps", "f4"), "column-type", []),
     "whole numbers of another type": (retype("ids", "i4"), "column-type", []),
+    "numbers of the other byte order": (retype("ids", ">i8"), "column-type", []),
+    "vectors of the other byte order": (retype("embeddings", ">f2"), "column-type", []),
+    "event numbers of the other byte order": (
+        lambda file: replace("events/versions", file["events/versions"][()].astype(">i8"))(file), "events-changed", [],
+    ),
     "texts in numbers' place": (replace("memory/timestamps", np.array([b"x"] * COUNT)), "column-type", []),
     "numbers in texts' place": (replace("memory/chunks", np.zeros(COUNT)), "column-type", []),
     "flat vectors": (replace("memory/embeddings", np.zeros(4 * COUNT, "f2")), "column-type", []),
