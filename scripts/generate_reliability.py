@@ -1,4 +1,4 @@
-"""Write docs/reliability.md from docs/reliability.json: promises and their tests, defects and their tests, last numbers.
+"""Write docs/reliability.md from docs/reliability.json: promises, defects, the tests of both, and the last numbers.
 
     python scripts/generate_reliability.py [--check] [--counts FILE ...]
 
@@ -29,8 +29,8 @@ def page(data: dict[str, Any]) -> str:
         lines += [f"- {promise['promise']}", *(f"  - `{test}`" for test in promise["tests"])]
     lines += ["", "## Last long run", "", *counts(data["counts"]), ""]
     lines += [
-        "`scripts/faults.py` visits every call of every verb with every kind of fault, `scripts/fuzz.sh --minutes N` and",
-        "`scripts/soak.py --minutes N` run as long as they are told.", "",
+        "`scripts/faults.py` visits every call of every verb with every kind of fault; `scripts/fuzz.sh --minutes N`",
+        "and `scripts/soak.py --minutes N` run as long as they are told.", "",
         "## Defects of the ancestor", "",
         "Each would make its test fail. The letters are those of the analysis of version 2.1.0.", "",
         "| defect | what happened | test |", "|---|---|---|",

@@ -131,12 +131,15 @@ def every_fault(trace: Iterable[Call]) -> list[Fault]:
 
 
 def one_fault_each(trace: Iterable[Call], turn: int = 0) -> list[Fault]:
-    """One fault at each call, the kinds taking turns, and a crash at each call that changes something."""
+    """One fault at each call, the kinds taking turns, and a death at every other call that changes something."""
     faults = []
+    changes = turn
     for at, call in enumerate(trace, 1):
-        kinds = [kind for kind in kinds_of(call.operation) if kind not in ("crash", "torn")]
-        faults.append(Fault(at, kinds[(at + turn) % len(kinds)]))
-        deaths = [kind for kind in kinds_of(call.operation) if kind in ("crash", "torn")]
-        if deaths:
-            faults.append(Fault(at, deaths[(at + turn) % len(deaths)]))
+        kinds = kinds_of(call.operation)
+        survived = [kind for kind in kinds if kind not in ("crash", "torn")]
+        faults.append(Fault(at, survived[(at + turn) % len(survived)]))
+        if "crash" in kinds:
+            changes += 1
+            if changes % 2:
+                faults.append(Fault(at, "torn" if "torn" in kinds and changes % 4 == 1 else "crash"))
     return faults

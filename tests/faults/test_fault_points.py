@@ -12,6 +12,9 @@ from tests.faults.faulty import one_fault_each
 from tests.faults.parallel import each
 from tests.faults.verbs import JOBS, Bench, Job
 
+#: verbs whose every call fails in every run; of other long ones a quarter does (all of it in scripts/faults.py)
+COMPLETE = ("save", "flush-wal", "snapshot", "replace", "compact")
+SHORT = 60  # faults
 TURN = int(os.environ.get("CLAWMEM_FAULT_TURN", "0"))  # which kind of fault each call gets first
 
 
@@ -21,5 +24,7 @@ def test_every_call_fails_once(job: Job, tmp_path: Path) -> None:
     laboratory = Laboratory(Bench(tmp_path), job)
     faults = one_fault_each(laboratory.trace, TURN)
     assert {fault.at for fault in faults} == set(range(1, len(laboratory.trace) + 1))
+    if len(faults) > SHORT and job.name not in COMPLETE:
+        faults = faults[TURN % 4 :: 4]
     failures = each(faults, laboratory.judge)
     assert not failures, "\n".join(failures[:5])

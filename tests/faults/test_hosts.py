@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from clawmem_core import MemoryStore
+from clawmem_core import MemoryEntry, MemoryStore
 from tests.cli.conftest import environment
+from tests.faults.command import command
 
 ROOT = Path(__file__).resolve().parents[2]
 START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from clawmem_cli.entry import main; sys.exit(main())"
@@ -123,29 +124,34 @@ def shared() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
+def become_ordinary() -> None:
+    """Nobody's rights instead of a superuser's."""
+    if not os.getuid():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
 def test_read_only_folder_as_an_ordinary_user(shared: Path) -> None:
     """Reading works and writes nothing; writing is refused with exit 74 and leaves nothing behind."""
-    user: dict[str, Any] = {}
-    if not os.getuid():
-        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     path = shared / "m.h5"
     with MemoryStore.create(path, dim=3) as store:
+        store.save(MemoryEntry("checkpointed", None, timestamp=1.0))
         store.flush_wal()
-    clawmem(path, "save", stdin=b'{"chunk":"pending"}')
+        store.save(MemoryEntry("pending", None, timestamp=1.0))
     for file in shared.iterdir():
         file.chmod(0o444)
     shared.chmod(0o555)
-    before = {file.name: file.stat() for file in shared.iterdir()}
-    probe = subprocess.run([sys.executable, "-c", START, "--version"], capture_output=True, cwd="/", **user)
-    if probe.returncode:
-        pytest.skip("an ordinary user cannot read this interpreter")
-    for words in (("stats",), ("export",), ("search", "--query", "pending"), ("recall", "0"), ("agents-md",)):
-        assert b"pending" in clawmem(path, *words, cwd="/", **user)
-    for words in (("save", "--json", '{"chunk":"x"}'), ("flush-wal",), ("compact",), ("index",)):
-        clawmem(path, *words, code=74, cwd="/", **user)
-    after = {file.name: file.stat() for file in shared.iterdir()}
-    assert before.keys() == after.keys()
-    assert all(before[name].st_mtime_ns == after[name].st_mtime_ns for name in before)
+    before = {file.name: file.stat().st_mtime_ns for file in shared.iterdir()}
+    for words in (("stats",), ("export",), ("search", "--query", "pending"), ("recall", "1"), ("agents-md",)):
+        answer = command("--path", path, *words, before=become_ordinary)
+        assert answer.code == 0, answer
+        assert answer.out
+    for words in (("save", "--json", '{"chunk":"x"}'), ("flush-wal",), ("compact",), ("index",), ("tick",)):
+        answer = command("--path", path, *words, before=become_ordinary)
+        answer.check()
+        assert answer.code == 74, answer
+    assert before == {file.name: file.stat().st_mtime_ns for file in shared.iterdir()}
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no tmpfs here")
