@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -128,6 +129,10 @@ class MemoryStore:
             if self._writer is not None and os.getpid() == self._pid:
                 self._writer.close()
 
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()  # as a file does: a handle that nobody holds must not keep the lock
+
     def __enter__(self) -> MemoryStore:
         return self
 
@@ -191,9 +196,7 @@ class MemoryStore:
 
     def _look_again(self) -> None:
         """See the file that a checkpoint just put in place."""
-        view = open_view(self._view.paths.given)
-        self._view.close()
-        self._view = view
+        self._view = open_view(self._view.paths.given)  # the old one ends with the last iterator over it
 
     # ------------------------------------------------------------ deleting
 
@@ -217,7 +220,10 @@ class MemoryStore:
             return len(wanted)
 
     def undelete(self, ids: int | Sequence[int]) -> int:
-        """Take back a delete, before `compact`. A key that another record took meanwhile stays with that record."""
+        """Take back a delete, before `compact`.
+
+        A key that another record took meanwhile stays with that record; the one that comes back has none then.
+        """
         wanted = [ids] if isinstance(ids, int) else list(dict.fromkeys(ids))
         with self._mutex:
             writer = self._writing()
@@ -227,13 +233,24 @@ class MemoryStore:
                     raise NotFoundError(kind="deleted record", id=id)
             if not wanted:
                 return 0
-            live = [self._key_of(record, LIVE) for record in found if record and record.key
-                    and writer.find_key(record.key) is None]  # fmt: skip
+            kept: dict[str, Key] = {}
+            operations: list[tuple[int, int, Any]] = [(ops.UNDELETE, 0, tuple(wanted))]
+            parts = [ops.ids(ops.UNDELETE, wanted)]
+            for record in found:
+                if record is None or not record.key:
+                    continue
+                if record.key in kept or writer.find_key(record.key) is not None:
+                    keyless = copy(record)
+                    keyless.key, keyless.deleted = "", False
+                    operations.append((ops.RECORD, 0, keyless))
+                    parts.append(ops.record(keyless))
+                else:
+                    kept[record.key] = self._key_of(record, LIVE)
             writer.stage(
-                ops.ids(ops.UNDELETE, wanted), len(wanted), operation="undelete", target=wanted[0], keys=live,
-                active=len(wanted),
+                b"".join(parts), len(operations) - 1 + len(wanted), operation="undelete", target=wanted[0],
+                keys=list(kept.values()), active=len(wanted),
             )  # fmt: skip
-            self._commit([(ops.UNDELETE, 0, tuple(wanted))])
+            self._commit(operations)
             return len(wanted)
 
     @staticmethod
@@ -283,8 +300,17 @@ class MemoryStore:
         return record
 
     def records(self, include_deleted: bool = False) -> Iterator[Record]:
-        """Every record but those of events, in id order. The handle must not change while the iterator is used."""
-        return (record for record in self._check().records(include_deleted) if not record.scope)
+        """Every record but those of events, in id order, read as it is asked for; a checkpoint meanwhile is no matter.
+
+        Whether changes made meanwhile show is open. The iterator raises ClosedError once the handle is closed.
+        """
+        return self._records_of(self._check(), include_deleted)
+
+    def _records_of(self, view: View, include_deleted: bool) -> Iterator[Record]:
+        for record in view.records(include_deleted):
+            if not record.scope:
+                yield record
+                self._check()
 
     def embedding(self, record: Record) -> list[float] | None:
         """A record's vector as numbers, or None."""

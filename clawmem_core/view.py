@@ -53,6 +53,10 @@ class View:
             fd, self._h5_fd = self._h5_fd, -1
             fs.close(fd)
 
+    def __del__(self) -> None:
+        if hasattr(self, "_h5_fd"):
+            self.close()
+
     def __enter__(self) -> View:
         return self
 

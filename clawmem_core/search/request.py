@@ -77,7 +77,7 @@ def request_of(
     if embedding is not None:
         dim = view.base.dim
         vector = struct.unpack(f"<{dim}f", door.vector(embedding, dim, float16=False))
-    request = SearchRequest(vector, text or "", door.integer("k", options.k, 0, door.MAX_K))
+    request = SearchRequest(vector, _words(text), door.integer("k", options.k, 1, door.MAX_K))
     settings = view.config()
     request.vector_weight, request.keyword_weight = door.weights(
         settings["vector_weight"] if options.vector_weight is None else options.vector_weight,
@@ -88,7 +88,10 @@ def request_of(
     for name in ("sources", "sessions", "tags"):
         setattr(request, name, _names(name, getattr(options, name)))
     request.exclude_sessions = exclude_sessions
-    request.since, request.until = options.since, options.until
+    if options.since is not None:
+        request.since = door.timestamp(options.since, field="since")
+    if options.until is not None:
+        request.until = door.timestamp(options.until, field="until")
     request.allowed = None if allowed is None else frozenset(allowed)
     request.scope, request.factors = scope, factors or {}
     if options.fusion not in ("weighted", "rrf"):
@@ -99,6 +102,13 @@ def request_of(
         request.min_score = door.number("min-score", options.min_score, 0.0, 1.0)
     request.explain, request.long_lived = options.explain, long_lived
     return request
+
+
+def _words(text: Any) -> str:
+    """The query's text; None is none."""
+    if text is not None and not isinstance(text, str):
+        raise InvalidInputError(field="text", detail="must be a text or None")
+    return text or ""
 
 
 def _names(field: str, values: Any) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from clawmem_core.errors import (
     ExistsError,
     ForkedError,
     InvalidInputError,
+    InvalidTimeError,
     LockedError,
     NotFoundError,
     ReadOnlyError,
@@ -95,6 +97,66 @@ def test_key_is_free_after_a_delete(store: MemoryStore) -> None:
     store.undelete(0)
     assert 1 == store.save_or_update("k", MemoryEntry("newer")).index
     assert ["old", "newer"] == [record.chunk for record in store.records()]
+
+
+def test_an_undeleted_record_leaves_a_taken_key(store: MemoryStore) -> None:
+    """A key belongs to one live record, before and after a checkpoint, also where both come back at once."""
+    for chunk in ("first", "second"):
+        store.save_or_update("k", MemoryEntry(chunk))
+        store.delete(store.stats()["next_index"] - 1)
+    store.save_or_update("k", MemoryEntry("third"))
+    assert 1 == store.undelete(0)
+    store.delete(2)
+    assert 1 == store.undelete([1])
+    for _ in range(2):
+        assert [("first", ""), ("second", "k")] == [(record.chunk, record.key) for record in store.records()]
+        assert (3, 2) == (store.stats()["count"], store.stats()["active"])
+        store.flush_wal()
+    store.delete([0, 1])
+    store.undelete([2, 1])
+    assert [("second", ""), ("third", "k")] == [(record.chunk, record.key) for record in store.records()]
+    assert "updated" == store.save_or_update("k", MemoryEntry("fourth")).status
+
+
+def test_iterating_across_changes(store: MemoryStore) -> None:
+    """A checkpoint or a compaction under an iterator is no matter to it; a closed handle is."""
+    store.save_batch([MemoryEntry(f"record {number}") for number in range(6)])
+    store.flush_wal()
+    rows = store.records()
+    seen = [next(rows).id]
+    store.save(MemoryEntry("meanwhile"))
+    store.flush_wal()
+    seen.append(next(rows).id)
+    store.delete(5)
+    store.compact()
+    seen.extend(record.id for record in rows)
+    assert list(range(6)) == seen
+    rows = store.records()
+    next(rows)
+    store.close()
+    with pytest.raises(ClosedError):
+        next(rows)
+
+
+def test_a_forgotten_handle_lets_go(store: MemoryStore) -> None:
+    """As a file does: neither the lock nor a descriptor stays with a handle that nobody holds."""
+    path = path_of(store)
+    store.close()
+    before = len(os.listdir("/proc/self/fd"))
+    MemoryStore.open(path).save(MemoryEntry("x"))
+    MemoryStore.open(path).flush_wal()
+    MemoryStore.open_read_only(path).search(None, "x")
+    assert before == len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(
+    "text, options",
+    [(b"x", {}), (5, {}), ("x", {"since": "soon"}), ("x", {"until": float("nan")}), ("x", {"k": 0}), ("x", {"k": -1})],
+)
+def test_search_refuses_by_name(store: MemoryStore, text: Any, options: dict[str, Any]) -> None:
+    """Never a bare TypeError, nor an empty page for what makes no sense."""
+    with pytest.raises((InvalidInputError, InvalidTimeError)):
+        store.search(None, text, SearchOptions(**options))
 
 
 def test_graph_refusals(store: MemoryStore) -> None:
