@@ -15,8 +15,8 @@ is for `verify` to say: a checksum of a derived file proves nothing against some
 | log-undecodable | error | as log-corrupt |
 | log-already-applied | warning | finish the interrupted checkpoint |
 | log-legacy | warning | take its entries in |
-| index-…, keys-… (missing, damaged, stale) | warning | rebuilt from the HDF5 file |
-| ann-damaged, ann-stale | warning | removed; `clawmem index --ann` makes it again |
+| index-…, keys-… (missing, damaged, stale), keys-differ | warning | rebuilt from the HDF5 file |
+| ann-damaged, ann-stale, ann-differs | warning | removed; `clawmem index --ann` makes it again |
 | temp-left | warning | moved aside |
 """
 
@@ -37,7 +37,7 @@ from clawmem_core.errors import (
     NotAStoreError,
 )
 from clawmem_core.integrity.content import Findings
-from clawmem_core.integrity.sidecars import check_keys
+from clawmem_core.integrity.sidecars import check_ann, check_keys
 from clawmem_core.search.index_reader import IndexReader, UnusableIndex
 from clawmem_core.storage import derived, fs, log_reports, log_scan, ops
 from clawmem_core.storage.atomic import AtomicFile, stale_temps
@@ -51,7 +51,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LOG_WARNINGS = ("log-missing", "log-empty", "log-torn", "log-already-applied", "log-legacy")
-_DERIVED = ("index-missing", "index-damaged", "index-stale", "keys-missing", "keys-damaged", "keys-stale")
+_DERIVED = (
+    "index-missing", "index-damaged", "index-stale", "keys-missing", "keys-damaged", "keys-stale", "keys-differ",
+)  # fmt: skip
+_ANN = ("ann-damaged", "ann-stale", "ann-differs")
 
 
 @dataclass
@@ -214,11 +217,11 @@ def _derived_files(paths: StorePaths, columns: Columns, found: Findings) -> None
     if not fs.exists(paths.keys):
         message = "the key table is missing; saves with keys and events are slow until it is rebuilt"
         found.add("keys-missing", message, severity="warning", file=paths.keys)
-    else:
-        before = len(found.items)
-        check_keys(paths, columns, found)
-        for finding in found.items[before:]:
-            finding["severity"] = "warning"
+    before = len(found.items)
+    check_keys(paths, columns, found)
+    check_ann(paths, columns, found)
+    for finding in found.items[before:]:
+        finding["severity"] = "warning"
 
 
 def _index_fault(paths: StorePaths, h5_fd: int) -> str:
@@ -264,6 +267,8 @@ def repair(paths: StorePaths, lock_timeout: float = 0.0, actor: str | None = Non
         elif codes & set(_DERIVED) or log_changes:
             with derived.open_columns(paths) as columns:
                 derived.write(paths, columns)
+        if codes & set(_ANN):
+            fs.unlink(paths.ann)
     left = examine(paths)
     diagnosis.repaired = not left.findings
     diagnosis.records_in_file, diagnosis.entries_in_log = left.records_in_file, left.entries_in_log

@@ -17,8 +17,9 @@ import numpy as np
 from clawmem_core.errors import DamagedError, StorageError
 from clawmem_core.integrity import index_meaning
 from clawmem_core.integrity.content import NUMBERS, TEXTS
+from clawmem_core.search import ann_file
 from clawmem_core.search import index_format as form
-from clawmem_core.search.index_build import header_of
+from clawmem_core.search.index_build import BLOCK, header_of, normalised
 from clawmem_core.search.index_reader import IndexReader, UnusableIndex
 from clawmem_core.storage import derived, fs, keys
 
@@ -40,6 +41,7 @@ _NUMBER_AT: Final = {name: at for at, (_, _, name) in enumerate(NUMBERS)}
 _BLOBS: Final = {"chunk": "text", "key": "key", "source_id": "src_id"}  # report name -> section of texts by row
 _CODED: Final = {"source_channel": ("chan", "chans"), "tags": ("tag", "tags"), "session_id": ("session", "ses")}
 _HEADER: Final = ("store_id", "mark", "flags", "h5_id_offset", "generation", "state", "dim", "rows")
+_NEAR: Final = 1e-3  # of a number of a unit vector: single precision, computed elsewhere
 _KEYS_ID: Final = slice(16, 32)  # checkpoint id in the header of a key table
 
 #: what a malformed but well-checksummed index may raise when it is used
@@ -277,3 +279,45 @@ def _whole_keys(data: bytes) -> bool:
 
 def _crc(data: bytes) -> int:
     return int.from_bytes(data[-4:], "little")
+
+
+# ---------------------------------------------------------------- the graph
+
+
+def check_ann(paths: StorePaths, columns: Columns, findings: Findings) -> None:
+    """Check that `<store>.ann` is whole and its elements are the vectors of the HDF5 file.
+
+    Its links are checked as far as they could do harm; which of them are the best ones, nobody can tell. They only
+    propose candidates.
+    """
+    if not fs.exists(paths.ann):
+        return
+    try:
+        checkpoint_id, count, body = ann_file.read(paths.ann)
+        if checkpoint_id != columns.checkpoint_id:
+            message = "the graph is of another checkpoint; it is not used"
+            findings.add("ann-stale", message, severity="warning", file=paths.ann)
+            return
+        state = ann_file.state_of(count, body, columns.config.dim, columns.count)
+    except UnusableIndex as error:
+        findings.add("ann-damaged", f"the graph is damaged: {error}", file=paths.ann)
+        return
+    if not _same_elements(state, columns):
+        findings.add("ann-differs", "the graph is not that of the HDF5 file", file=paths.ann)
+
+
+def _same_elements(state: dict[str, Any], columns: Columns) -> bool:
+    having = (columns.norms > 0) & (columns.tombstones == 0)
+    labels = ann_file.labels(state).astype(np.int64)
+    order = np.argsort(labels)
+    if not np.array_equal(labels[order], np.flatnonzero(having)):
+        return False
+    vectors = ann_file.vectors(state)
+    at = 0
+    for start in range(0, columns.count, BLOCK):
+        expected = normalised(columns.embeddings.read(start, start + BLOCK))[having[start : start + BLOCK]]
+        found = vectors[order[at : at + len(expected)]]
+        at += len(expected)
+        if not (np.abs(found - expected) <= _NEAR).all():  # nor NaN
+            return False
+    return True

@@ -126,12 +126,13 @@ class _Verification:
 
     def _beside(self, h5_fd: int, log_fd: int | None, found: Check, watch: sidecars.IndexCheck) -> None:
         """Compare what lies beside the file with it; the file has to load for that."""
-        if log_fd is None and not any(map(fs.exists, (self.paths.index, self.paths.keys))):
+        if log_fd is None and not any(map(fs.exists, (self.paths.index, self.paths.keys, self.paths.ann))):
             return
         try:
             with schema.load(h5_fd, self.paths.given) as columns:
                 self.index_compared = watch.finish(found, columns, self.full or columns.count <= _SMALL)
                 sidecars.check_keys(self.paths, columns, self.findings)
+                sidecars.check_ann(self.paths, columns, self.findings)
                 if log_fd is not None:
                     log_check.check_header(log_fd, identity_of(columns), self.findings)
         except (DamagedError, NotAStoreError, NewerFormatError) as error:

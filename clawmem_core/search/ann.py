@@ -3,17 +3,12 @@
 A graph proposes candidates, the stored vectors decide. It is loaded from `.ann` where that is of this checkpoint,
 otherwise built once scanning has cost as much time as building takes. One-shots never load it.
 
-Invariants: nothing of `.ann` reaches native code before header, checkpoint id and checksum were compared; rows that are
-deleted, hidden by the log or filtered out never shorten a page: where the graph proposes too few, rows are scanned.
-
-    .ann: magic "CLAWMANN", u16 major, u16 0, u32 number of parts, checkpoint id[16], u64 length and u32 CRC-32 of the
-    parts, u32 CRC-32 of these 44 bytes; then the parts: u8 length and name, u8 length and dtype, u64 bytes, data
+Invariants: nothing of `.ann` reaches native code before ann_file.py has checked it; rows that are deleted, hidden by
+the log or filtered out never shorten a page: where the graph proposes too few, rows are scanned.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
 from typing import Any
 
 import hnswlib
@@ -21,31 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from clawmem_core import clock
-from clawmem_core.search import planner, ranking
+from clawmem_core.search import ann_file, planner, ranking
 from clawmem_core.search.filters import Selection
 from clawmem_core.search.index_format import UnusableIndex
 from clawmem_core.search.index_reader import IndexReader
 from clawmem_core.search.numpy_executor import NumpyExecutor, Scored
-from clawmem_core.storage import fs
 from clawmem_core.storage.atomic import AtomicFile
 
 Array = npt.NDArray[Any]
 
-MAGIC = b"CLAWMANN"
-MAJOR = 1
 LEAST_ROWS = 4096  # below, scanning is as fast
 EF = 128  # of a search: recall@10 of 0.983 at 100,000 clustered vectors, against 0.96 at 64
 SECONDS_A_ROW = 2e-4  # what adding one row to a graph takes, about
 WIDEST = 4096  # most neighbours asked for at once
-
-_HEADER = struct.Struct("<8sHHI16sQI")
-_NUMBERS = (
-    "ser_version", "dim", "num_threads", "seed", "offset_level0", "max_elements", "cur_element_count",
-    "size_data_per_element", "label_offset", "offset_data", "max_level", "enterpoint_node", "max_M", "max_M0", "M",
-    "ef_construction", "ef", "size_links_per_element",
-)  # fmt: skip
-_FLAGS = ("index_inited", "ep_added", "normalize", "has_deletions", "allow_replace_deleted")
-_ARRAYS = ("label_lookup_external", "label_lookup_internal", "element_levels", "data_level0", "link_lists")
 
 
 class AnnExecutor(NumpyExecutor):
@@ -132,62 +115,21 @@ def write(path: str, base: IndexReader, like: Any = None) -> int:
 def save(path: str, base: IndexReader, graph: Any, like: Any = None) -> None:
     """Write a graph. Raises StorageError."""
     (state,) = graph.__getstate__()
-    parts = [_part(name, np.array(state[name], np.int64)) for name in _NUMBERS]
-    parts += [_part(name, np.array(int(state[name]), np.int64)) for name in _FLAGS]
-    parts.append(_part("mult", np.array(state["mult"], np.float64)))
-    parts += [_part(name, state[name]) for name in _ARRAYS]
-    body = b"".join(parts)
-    head = _HEADER.pack(MAGIC, MAJOR, 0, len(parts), base.checkpoint_id, len(body), zlib.crc32(body))
     with AtomicFile(path, like) as file:
-        file.write(head + struct.pack("<I", zlib.crc32(head)))
-        file.write(body)
+        for part in ann_file.encode(base.checkpoint_id, state):
+            file.write(part)
         file.commit()
-
-
-def _part(name: str, values: Array) -> bytes:
-    kind = values.dtype.str.encode()
-    data = values.tobytes()
-    return bytes((len(name),)) + name.encode() + bytes((len(kind),)) + kind + struct.pack("<Q", len(data)) + data
 
 
 def load(path: str, base: IndexReader) -> Any:
     """The graph of this checkpoint at `path`, or None where there is none that is whole."""
-    data = fs.read_all(path, fs.size(path))
-    size = _HEADER.size
-    if data is None or len(data) < size + 4 or zlib.crc32(data[:size]) != struct.unpack_from("<I", data, size)[0]:
+    try:
+        checkpoint_id, count, body = ann_file.read(path)
+        if checkpoint_id != base.checkpoint_id:
+            return None
+        state = ann_file.state_of(count, body, base.dim, base.count)
+    except UnusableIndex:
         return None
-    magic, major, _, count, checkpoint_id, length, crc = _HEADER.unpack_from(data)
-    body = memoryview(data)[size + 4 :]
-    if (magic, major, checkpoint_id, length) != (MAGIC, MAJOR, base.checkpoint_id, len(body)):
-        return None
-    if zlib.crc32(body) != crc:
-        return None
-    state = _state(body, count)
     graph = hnswlib.Index.__new__(hnswlib.Index)
     graph.__setstate__((state,))
     return graph
-
-
-def _state(body: memoryview, count: int) -> dict[str, Any]:
-    """What hnswlib takes back, from parts whose checksum holds."""
-    state: dict[str, Any] = {"space": "cosine"}
-    at = 0
-    for _ in range(count):
-        name, at = _short(body, at)
-        kind, at = _short(body, at)
-        (size,) = struct.unpack_from("<Q", body, at)
-        at += 8
-        values = np.frombuffer(body[at : at + size], kind)
-        at += size
-        if name in _ARRAYS:
-            state[name] = values.copy()
-        elif name in _FLAGS:
-            state[name] = bool(values[0])
-        else:
-            state[name] = values[0].item()
-    return state
-
-
-def _short(body: memoryview, at: int) -> tuple[str, int]:
-    end = at + 1 + body[at]
-    return bytes(body[at + 1 : end]).decode(), end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,10 @@ import pytest
 from clawmem_core import MemoryEntry, MemoryStore
 from clawmem_core.doctor import examine, repair
 from clawmem_core.errors import NoStoreError, NotAStoreError
-from clawmem_core.storage import ops
+from clawmem_core.search import ann_file
+from clawmem_core.storage import fs, keys, ops
+from clawmem_core.storage.checkpoint import identity_of_file
+from clawmem_core.storage.log_format import Key
 from clawmem_core.storage.paths import StorePaths
 from clawmem_core.writer import Writer
 
@@ -91,6 +95,23 @@ def restored(path: Path) -> None:
     path.write_bytes(before)
 
 
+FORGED = Key(b"k" * 16, bytes(16), 1, "P", 0)
+
+
+def checkpoint_id(path: Path) -> bytes:
+    """That of the store file."""
+    fd = fs.open_file(str(path))
+    try:
+        return identity_of_file(fd, str(path)).checkpoint_id
+    finally:
+        fs.close(fd)
+
+
+def graph(path: Path, of: bytes) -> None:
+    """A graph file with right checksums and nothing in it."""
+    path.with_name("d.h5.ann").write_bytes(b"".join(ann_file.encode(of, defaultdict(int))))
+
+
 ALL = set(range(IN_FILE + IN_LOG))
 FILE = set(range(IN_FILE))
 
@@ -117,6 +138,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, set[int]]] = {
     "keys of another store": (
         lambda p: shutil.copy(p.with_name("x.h5.keys"), p.with_name("d.h5.keys")), "keys-stale", ALL,
     ),
+    "one key too many": (lambda p: keys.write(StorePaths(p), checkpoint_id(p), [FORGED]), "keys-differ", ALL),
+    "graph of noise": (lambda p: p.with_name("d.h5.ann").write_bytes(b"noise"), "ann-damaged", ALL),
+    "graph of nothing": (lambda p: graph(p, checkpoint_id(p)), "ann-damaged", ALL),
+    "graph of another checkpoint": (lambda p: graph(p, b"another one here"), "ann-stale", ALL),
 }  # fmt: skip
 
 

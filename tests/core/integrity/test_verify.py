@@ -402,6 +402,47 @@ def test_index_of_another_checkpoint_is_a_warning(paths: StorePaths) -> None:
     assert (True, ["index-stale"]) == (report["valid"], codes(report))
 
 
+def write_graph(paths: StorePaths) -> dict[str, Any]:
+    """A graph beside the store; returns hnswlib's state of it."""
+    pytest.importorskip("hnswlib")
+    from clawmem_core.search import ann
+    from clawmem_core.search.index_reader import IndexReader
+    from clawmem_core.search.numpy_executor import NumpyExecutor
+
+    fd = fs.open_file(paths.real)
+    base = IndexReader.open(paths.index, fd)
+    graph = ann.build(NumpyExecutor(base))
+    ann.save(paths.ann, base, graph)
+    base.close()
+    fs.close(fd)
+    return dict(graph.__getstate__()[0])
+
+
+def test_graph(paths: StorePaths) -> None:
+    """A graph is held against the file: whole, stale, damaged, resealed over another vector, of fewer rows."""
+    from clawmem_core.search import ann_file
+
+    state = write_graph(paths)
+    assert [] == codes(check(paths))
+    whole = Path(paths.ann).read_bytes()
+    for at in range(0, len(whole), len(whole) // 40):
+        flip(paths.ann, at)
+        assert ["ann-damaged"] == codes(check(paths)), at
+        flip(paths.ann, at)
+    state["data_level0"] = state["data_level0"].copy()
+    state["data_level0"].view("<f4")[state["offset_data"] // 4] += 0.1
+    id = identity(paths).checkpoint_id
+    Path(paths.ann).write_bytes(b"".join(ann_file.encode(id, state)))
+    assert ["ann-differs"] == codes(check(paths))
+    state["label_lookup_external"] = state["label_lookup_external"] + 100
+    Path(paths.ann).write_bytes(b"".join(ann_file.encode(id, state)))
+    assert ["ann-damaged"] == codes(check(paths))
+    Path(paths.ann).write_bytes(whole)
+    save(paths, range(COUNT, COUNT + 1), Signing(KEY), flush=True)
+    report = check(paths)
+    assert (True, ["ann-stale"]) == (report["valid"], codes(report))
+
+
 @pytest.mark.parametrize(
     ("change", "fields"),
     [

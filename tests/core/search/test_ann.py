@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 hnswlib = pytest.importorskip("hnswlib")
 
-from clawmem_core.search import ann, planner  # noqa: E402
+from clawmem_core.search import ann, ann_file, planner  # noqa: E402
 from clawmem_core.search.ann import AnnExecutor  # noqa: E402
 from clawmem_core.search.engine import SearchRequest, search  # noqa: E402
 from clawmem_core.storage import ops  # noqa: E402
@@ -69,3 +71,68 @@ def test_a_saved_graph_is_loaded_and_a_damaged_one_is_not(tmp_path: Path) -> Non
     base.checkpoint_id = b"another one here"
     assert ann.load(path, base) is None
     assert ann.load(path + "x", base) is None
+
+
+def _forged(whole: bytes, state: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> bytes:
+    """A file with right checksums whose state was changed."""
+    state = {name: value.copy() if hasattr(value, "copy") else value for name, value in state.items()}
+    change(state)
+    return b"".join(ann_file.encode(whole[16:32], state))
+
+
+def _set(name: str, at: int, value: int, kind: str = "") -> Callable[[dict[str, Any]], None]:
+    def change(state: dict[str, Any]) -> None:
+        values = state[name].view(kind) if kind else state[name]
+        values[at] = value
+
+    return change
+
+
+FORGERIES: list[Callable[[dict[str, Any]], None]] = [
+    *(
+        lambda state, name=name, by=by: state.update({name: state[name] + by})  # type: ignore[misc]
+        for name in ("max_elements", "cur_element_count", "size_data_per_element", "label_offset", "offset_data", "dim",
+                     "offset_level0", "max_level", "enterpoint_node", "max_M", "max_M0", "M", "size_links_per_element")
+        for by in (1, -1, 1 << 40)
+    ),
+    lambda state: state.update(ef_construction=0),
+    lambda state: state.update(has_deletions=True),
+    _set("data_level0", 0, 1 << 16, "<u4"),  # length of a list of links
+    _set("data_level0", 0, 10_000, "<u2"),
+    _set("data_level0", 1, 10_000, "<u4"),  # a link
+    _set("link_lists", 1, 10_000, "<u4"),
+    _set("link_lists", 0, 60_000, "<u4"),
+    _set("element_levels", 3, 50),
+    _set("element_levels", 3, -1),
+    _set("label_lookup_external", 0, 1 << 50),
+    _set("label_lookup_internal", 0, 1 << 30),
+    lambda state: state.update(link_lists=state["link_lists"][:-4]),
+    lambda state: state.update(data_level0=state["data_level0"][:-4]),
+    lambda state: state.update(element_levels=state["element_levels"][:-1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", FORGERIES)
+def test_a_forged_graph_never_reaches_native_code(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Right checksums over sizes, links and labels that would have hnswlib read where nothing is."""
+    case = Case(1, 200, 0, 8)
+    base, path = case.view.base, tmp_path / "m.h5.ann"
+    graph = ann.build(AnnExecutor(base))
+    ann.save(str(path), base, graph)
+    (state,) = graph.__getstate__()
+    whole = path.read_bytes()
+    assert whole == _forged(whole, state, lambda _: None)
+    path.write_bytes(_forged(whole, state, change))
+    assert ann.load(str(path), base) is None
+
+
+def test_a_link_to_an_element_below_its_level_is_refused(tmp_path: Path) -> None:
+    """Its list on that level does not exist."""
+    case = Case(1, 200, 0, 8)
+    base, path = case.view.base, tmp_path / "m.h5.ann"
+    graph = ann.build(AnnExecutor(base))
+    ann.save(str(path), base, graph)
+    (state,) = graph.__getstate__()
+    ground = int(np.flatnonzero(state["element_levels"] == 0)[0])
+    path.write_bytes(_forged(path.read_bytes(), state, _set("link_lists", 1, ground, "<u4")))
+    assert ann.load(str(path), base) is None
