@@ -225,11 +225,13 @@ def test_fail_open(commands: Commands, form: str, monkeypatch: pytest.MonkeyPatc
     assert 10 == commands(*words, "--strict").code
 
 
-def test_export_comes_back_through_save(commands: Commands) -> None:
+def test_export_comes_back_through_save(commands: Commands, conforms: Callable[[str, Any], None]) -> None:
     """Exactly: into the same store as `exists`, into another one as the same events and vectors."""
     commands("save", stdin={**fact("zebra \ud800"), "embedding": [1, 2, 3, 4]})
     commands("save", stdin=episode("zebra \0", externalSessionId="s\udc00"))
     exported = commands("export", "--scope", commands.own).out
+    for line in exported.splitlines():
+        conforms("export", json.loads(line))
     again = commands("save", "--ndjson", "--scope", commands.own, stdin=exported)
     assert ["exists", "exists"] == [line["status"] for line in again.lines]
     folder = commands.folder / "second"
