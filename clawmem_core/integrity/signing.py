@@ -56,6 +56,17 @@ class Signing:
         """Name of the key that signs."""
         return self._key.public.key_id
 
+    @property
+    def news(self) -> list[str]:
+        """What the owner of the store should know of the next seal: who did not mean it has been deceived."""
+        if self.starts:
+            return [f"the store was unsigned and is signed from this checkpoint on, with key {self.key_id}"]
+        if self.rotates:
+            return [
+                f"the key was changed: {self.key_id} signs from this checkpoint on, no longer {self.previous_key_id}"
+            ]
+        return []
+
     def rotation(self, paths: StorePaths) -> int:
         """The key id, as a number, of the other key that signed the store and is about to be replaced; 0 for none.
 

@@ -48,7 +48,10 @@ from clawmem_core.storage.paths import StorePaths
 
 
 class Signing(Protocol):
-    """What a checkpoint asks of whoever signs (integrity/signing.py)."""
+    """What a checkpoint asks of whoever signs (integrity/signing.py). `news`: what is to be told of it."""
+
+    @property
+    def news(self) -> list[str]: ...
 
     def before(self, file: h5py.File, path: str, *, signed: bool = False) -> None: ...
     def seal(self, file: h5py.File, path: str, changed: Iterable[int] | None = None) -> None: ...
@@ -158,7 +161,8 @@ def checkpoint(
         columns.log_state = counters(columns, state, overlay.next_id).pack()
         with next_file(paths, columns, before, signing, overlay.records.keys(), amendment) as made:
             replace_store(paths, made.file, before)
-        result = CheckpointResult(entries, columns, made.warnings)
+        news = signing.news if signing is not None else []
+        result = CheckpointResult(entries, columns, [*news, *made.warnings])
         since = previous_id, frozenset(overlay.records)
     try:
         with naming(paths.log):

@@ -86,6 +86,7 @@ class Seal:
     """A signer that writes a mark."""
 
     def __init__(self) -> None:
+        self.news: list[str] = []
         self.seen: list[Any] = []
 
     def before(self, file: h5py.File, path: str, *, signed: bool = False) -> None:
