@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clawmem_core.storage.ops import EventRow
     from clawmem_core.view import View
 
+
 class EventRead:
     """The events that a command line asks for. `scope`: the five fields, None for all scopes; `key`: its 32 bytes."""
 

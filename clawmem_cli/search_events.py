@@ -104,9 +104,7 @@ def _plain_memory(hit: SearchHit) -> dict[str, Any]:
 # ---------------------------------------------------------------- deadline
 
 
-def _in_time(
-    args: Arguments, read: EventRead | None, vector: Any, text: str | None, options: SearchOptions
-) -> Answer:
+def _in_time(args: Arguments, read: EventRead | None, vector: Any, text: str | None, options: SearchOptions) -> Answer:
     """The answer, or an empty one with a warning where it is late or cannot be had."""
     milliseconds = args.deadline_ms
     if not LEAST_MS <= milliseconds <= MOST_MS:

@@ -8,6 +8,7 @@ is for `verify` to say: a checksum of a derived file proves nothing against some
 |---|---|---|
 | file-damaged | fatal | none: what the HDF5 file held is not recoverable from here; everything is kept |
 | counters-wrong | error | a checkpoint counts anew |
+| event-wrong | error | none: an event is not what its id says; `purge` removes it |
 | log-missing, log-empty | warning | a fresh log |
 | log-torn | warning | cut behind the last whole entry |
 | log-corrupt, log-unsynced-lost | error | keep the entries before the damage; ids behind it are never given again |
@@ -37,6 +38,7 @@ from clawmem_core.errors import (
     NotAStoreError,
 )
 from clawmem_core.integrity.content import Findings
+from clawmem_core.integrity.events import check_events
 from clawmem_core.integrity.sidecars import check_ann, check_keys
 from clawmem_core.search.index_reader import IndexReader, UnusableIndex
 from clawmem_core.storage import derived, fs, log_reports, log_scan, ops
@@ -97,6 +99,7 @@ def examine(paths: StorePaths) -> Diagnosis:
         with derived.open_columns(paths) as columns:
             diagnosis.records_in_file = columns.count
             _read_everything(columns)
+            check_events(columns.events, found, paths.real)
             identity = identity_of(columns)
             _counters(columns, identity.state, found, paths)
             diagnosis.entries_in_log = _log(paths, identity, found)

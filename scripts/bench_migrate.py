@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Migrate a made-up database and print rows a second next to a plain SELECT of the same rows in the same run.
 
-    bench_migrate.py [ROWS] [DIM]        default 100,000 rows of 384 values; `clawmem-migrate` is taken from PATH
+bench_migrate.py [ROWS] [DIM]        default 100,000 rows of 384 values; `clawmem-migrate` is taken from PATH
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from clawmem_core.errors import (
 from clawmem_core.integrity import digests, log_check, manifest, note, sidecars
 from clawmem_core.integrity.check import Check, check_file
 from clawmem_core.integrity.content import Findings
+from clawmem_core.integrity.events import check_events
 from clawmem_core.storage import fs, hdf5_file, schema
 from clawmem_core.storage.checkpoint import identity_of
 
@@ -125,11 +126,10 @@ class _Verification:
         return self._document(found, entries, self._checkpoint(found, kept))
 
     def _beside(self, h5_fd: int, log_fd: int | None, found: Check, watch: sidecars.IndexCheck) -> None:
-        """Compare what lies beside the file with it; the file has to load for that."""
-        if log_fd is None and not any(map(fs.exists, (self.paths.index, self.paths.keys, self.paths.ann))):
-            return
+        """Check the events, and compare what lies beside the file with it; the file has to load for that."""
         try:
             with schema.load(h5_fd, self.paths.given) as columns:
+                check_events(columns.events, self.findings, self.paths.given)
                 self.index_compared = watch.finish(found, columns, self.full or columns.count <= _SMALL)
                 sidecars.check_keys(self.paths, columns, self.findings)
                 sidecars.check_ann(self.paths, columns, self.findings)

@@ -94,10 +94,10 @@ class EventRow:
     """One version of an event (log-v4.md § 8, lifecycle.md § 4).
 
     `label` index into LABELS, `status` into STATUSES, `trust` into TRUSTS; `version` counts from 1 per (label,
-    event_id, scope_key); `record_id` is the record with the searchable text; `confidence` is 1.0 for episodes; `valid_from`,
-    `valid_until` seconds since the epoch (+inf: open); `recorded_from`, `recorded_to` microseconds set by the engine
-    (`recorded_to` 0: current); 32-byte ids, NO_ID where absent; `marked`: an episode whose fact was superseded;
-    `payload`: canonical ASCII JSON of the event exactly as first stored.
+    event_id, scope_key); `record_id` is the record with the searchable text; `confidence` is 1.0 for episodes;
+    `valid_from`, `valid_until` seconds since the epoch (+inf: open); `recorded_from`, `recorded_to` microseconds set by
+    the engine (`recorded_to` 0: current); 32-byte ids, NO_ID where absent; `marked`: an episode whose fact was
+    superseded; `payload`: canonical ASCII JSON of the event exactly as first stored.
     """
 
     __slots__ = (

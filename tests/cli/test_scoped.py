@@ -63,9 +63,7 @@ def test_the_matrix(commands: Commands, label: str, state: str) -> None:
             assert id[:16].encode() not in answer.out, (name, field, answer)
 
 
-def test_a_fresh_process_sees_at_once_what_another_wrote(
-    commands: Commands, clawmem: Callable[..., Answer]
-) -> None:
+def test_a_fresh_process_sees_at_once_what_another_wrote(commands: Commands, clawmem: Callable[..., Answer]) -> None:
     """Episodes and facts, each command a process of its own; another scope does not."""
     other = commands.scope("other", OTHER_SCOPES["participantScopeHash"])
     for event in (fact("zebra fact"), episode("zebra episode")):

@@ -175,7 +175,7 @@ def test_inspect_prints_a_mapping_that_works(tmp_path, make, migrate):
     put = """INSERT INTO "Memory Items" VALUES('u1', 'hello', ?, 1700000000, 'a', 1)"""
     make.script(source, put, make.vector(1, 2))
     answer = migrate("--inspect", "--sqlite", source)
-    assert answer.code == 0 and '# Memory Items: 1 rows' in answer.out
+    assert answer.code == 0 and "# Memory Items: 1 rows" in answer.out
     (tmp_path / "map.toml").write_text(answer.out)
     assert migrate("--sqlite", source, "--hdf5", tmp_path / "m.h5", "--map", tmp_path / "map.toml").code == 0
     (record,) = _records(tmp_path / "m.h5")

@@ -22,7 +22,7 @@ from clawmem_core.writer import Writer
 from tests.core.contract.events import OTHER_SCOPES, SCOPE, checkpoint, episode, fact, make_store, save
 from tests.core.contract.test_capturing import leaks
 
-TEXT = "the purple elephant \u00e9 \"quoted\""
+TEXT = 'the purple elephant \u00e9 "quoted"'
 
 
 @pytest.fixture
