@@ -41,7 +41,8 @@ def test_sound_events() -> None:
     [
         {"event_id": bytes(32)}, {"scope_key": bytes(32)}, {"label": 1}, {"trust": 3}, {"confidence": 1.0},
         {"valid_from": 0.0}, {"source_event": "t2"}, {"payload": b"{}"}, {"payload": b"no json"},
-        {"payload": row().payload.replace(b"likes tea", b"likes gin")}, {"payload": row().payload.replace(b",", b", ", 1)},
+        {"payload": row().payload.replace(b"likes tea", b"likes gin")},
+        {"payload": row().payload.replace(b",", b", ", 1)},
     ],
 )  # fmt: skip
 def test_forged_events(change: dict[str, Any]) -> None:
