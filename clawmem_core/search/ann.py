@@ -20,7 +20,7 @@ from clawmem_core.search import ann_file, planner, ranking
 from clawmem_core.search.filters import Selection
 from clawmem_core.search.index_format import UnusableIndex
 from clawmem_core.search.index_reader import IndexReader
-from clawmem_core.search.numpy_executor import NumpyExecutor, Scored
+from clawmem_core.search.numpy_executor import NumpyExecutor
 from clawmem_core.storage.atomic import AtomicFile
 
 Array = npt.NDArray[Any]
@@ -44,15 +44,15 @@ class AnnExecutor(NumpyExecutor):
         self._path = path
         self._wanted = always
 
-    def vector_pool(self, vector: Array, selection: Selection) -> tuple[Scored, str]:
-        """The best POOL (cosine, row) of the selected rows that have a vector, best first; and the plan."""
+    def candidates(self, vector: Array, selection: Selection) -> tuple[Array, str]:
+        """Selected rows with a vector, ascending, that may be among the best POOL; and the plan."""
         graph = self._ready()
         if graph is not None:
             rows = self._proposed(graph, vector, selection)
             if rows is not None:
-                return self.best(vector, rows), planner.INDEX
+                return rows, planner.INDEX
         began = clock.monotonic()
-        found = super().vector_pool(vector, selection)
+        found = super().candidates(vector, selection)
         self._spent += clock.monotonic() - began
         return found
 
@@ -98,7 +98,7 @@ def build(executor: NumpyExecutor) -> Any:
     graph.init_index(len(rows), M=config["hnsw_m"], ef_construction=config["hnsw_ef_construction"], random_seed=100)
     for start in range(0, len(rows), 8192):
         some = rows[start : start + 8192]
-        units = executor.units(some)
+        units = executor.vectors.units(some)
         if units is None:
             raise UnusableIndex("vectors too large or too small for a graph")
         graph.add_items(units, some)

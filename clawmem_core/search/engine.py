@@ -195,6 +195,10 @@ class Search:
     def page(self) -> list[SearchHit]:
         """The hits of the request, best first."""
         request = self.request
+        if self._by_arrays():
+            from clawmem_core.search.array_page import ranked as ranked_arrays
+
+            return [self._hit(*found) for found in ranked_arrays(self, self.executor, request.k)]
         vector_pool, keyword_pool = self._vector_pool(), self._keyword_pool()
         self.present = {"vector": bool(vector_pool), "keyword": bool(keyword_pool)}
         union = list(dict.fromkeys(vector_pool + keyword_pool))
@@ -206,6 +210,18 @@ class Search:
         if len(hits) < request.k and self._more(vector_pool, keyword_pool, len(hits)):
             hits += self._rest(union, ranked[-1:], len(hits))
         return hits[: request.k]
+
+    def _by_arrays(self) -> bool:
+        """Whether the page is the beginning of a union of index rows, nothing else, and arrays are at hand."""
+        request, tail = self.request, self.tail
+        return (
+            self.executor.name != "pure"
+            and not tail.records
+            and not tail.around
+            and request.k <= ranking.POOL  # a longer page may go beyond the union
+            and request.fusion == "weighted"
+            and request.rerank is request.confidence is request.min_score is None
+        )
 
     def _chosen(self, hits: list[SearchHit]) -> list[SearchHit]:
         """Re-ranked, without weak matches."""
@@ -284,11 +300,8 @@ class Search:
 
     def _shown(self, row: int, id: int) -> Any:
         """The record of an index row, as far as a hit shows it."""
-        from clawmem_core.model import Record
-
-        base = self.base
-        record = Record(id, base.text(row), base.timestamp(row), base.channel(row), base.session(row), base.tags(row))
-        record.activation = self.overlay.activation.get(id, base.activation(row))
+        record = self.base.shown(row)
+        record.activation = self.overlay.activation.get(id, record.activation)
         return record
 
 

@@ -362,6 +362,18 @@ class IndexReader(IndexTables):
         found.vector, found.activation, found.deleted = self.vector(row), self.activation(row), self.deleted(row)
         return found
 
+    @healing
+    def shown(self, row: int) -> Record:
+        """What a result page shows of the record at a row."""
+        value, name = self.sections.value, self._name
+        found = Record(
+            value("id", row, row), self.string("text", row), value("time", row, 0.0),
+            name("chans", value("chan", row, 0)), name("ses", value("session", row, 0)),
+            name("tags", value("tag", row, 0)),
+        )  # fmt: skip
+        found.activation = value("act", row, 1.0)
+        return found
+
     def small_vectors(self, start: int, stop: int) -> Any:
         """int8 vectors of rows start..stop as bytes, not checked: compare fingerprints (`fp`)."""
         section = self.sections.section("vec")

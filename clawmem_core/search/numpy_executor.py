@@ -7,27 +7,18 @@ Invariants: the pools are those of ranking.py given the int8 candidates; scores 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy loads: its thread pool costs more than it gives here
 
 import numpy as np
 import numpy.typing as npt
 
-from clawmem_core.search import planner, ranking
+from clawmem_core.search import fusion, planner, ranking
 from clawmem_core.search.filters import Selection
-from clawmem_core.search.index_format import (
-    CHUNK_ROWS,
-    HAS_NO_VECTOR,
-    IS_DELETED,
-    UnusableIndex,
-    fingerprint_row,
-)
+from clawmem_core.search.index_format import HAS_NO_VECTOR, IS_DELETED, UnusableIndex, fingerprint_row
 from clawmem_core.search.index_reader import IndexReader
 from clawmem_core.search.query import Query, Term
-from clawmem_core.storage import fs
+from clawmem_core.search.stored_vectors import SINGLE_ERROR, StoredVectors
 
 Array = npt.NDArray[Any]
 Scored = list[tuple[float, int]]
@@ -35,89 +26,63 @@ Scored = list[tuple[float, int]]
 CACHE_BYTES = 64 << 20
 BLOCK_ROWS = 2048  # int8 rows widened at a time
 SCANNED_MOST = 4096
-RESIDENT_ROWS = 4096  # stores up to here keep their unit vectors in memory, as float32
-FEW = 16  # records that plain Python fuses faster
 ROUNDING = 1e-11
-SINGLE_ERROR = 1e-5  # of a cosine from single precision products
-UNSAFE = 1e15  # lengths beyond it, or below its inverse, are not for single precision
-
-#: every float16 as float64, by its bits: a look-up is several times faster than a conversion
-_WIDE = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
 
 
 class NumpyExecutor:
     """Executor over the rows of one index."""
 
     name = "numpy"
+    fuse = staticmethod(fusion.fuse)
 
     def __init__(self, base: IndexReader) -> None:
         self.base = base
-        self._bits = np.dtype("<u2" if base.float16 else "<f4")
+        self.vectors = StoredVectors(base)
         self._shares: dict[tuple[str, float, float], tuple[Array | None, Array]] = {}
         self._cached = 0
         self._norms: tuple[tuple[float, float], Array] | None = None
         self._checked = False
-        self._map: Any = None
-        self._resident: Array | None = None
         self._without: Array | None = None
         flags = base.sections.column("flags")
         if flags is not None:
             self._without = (np.frombuffer(flags, np.uint8) & (HAS_NO_VECTOR | IS_DELETED)) != 0
-        offsets = base.sections.column("chunks")
-        self._offsets = None if offsets is None or base.h5_fd < 0 else np.asarray(offsets).astype(np.int64)
-
-    def _stored(self, rows: Array) -> Array:
-        """The stored vectors of some rows, as bits of float16 or as float32."""
-        base, size = self.base, self.base.vector_bytes
-        if self._offsets is None:
-            data = base.stored_vectors(rows.tolist())
-        else:
-            if self._map is None:
-                self._map = fs.map_file(base.h5_fd, base.header.h5_size)
-            mapped = self._map
-            starts = self._offsets[rows // CHUNK_ROWS] + rows % CHUNK_ROWS * size
-            data = b"".join([mapped[start : start + size] for start in starts.tolist()])
-            if len(data) != len(rows) * size:
-                raise UnusableIndex("the HDF5 file is shorter than the index says")
-        return np.frombuffer(data, self._bits).reshape(len(rows), base.dim)
 
     # ------------------------------------------------------------ vectors
 
     def vector(self, values: Sequence[float]) -> Array:
         """A query vector made ready: float64."""
-        return np.array(values, np.float64)
+        return np.asarray(values, np.float64)
 
     def cosine(self, vector: Array, stored: bytes) -> float:
         """Exact cosine with a stored vector, rounded."""
-        return float(self._exact(vector, np.frombuffer(stored, self._bits)[None, :])[0])
+        return float(self.vectors.compare_bytes(vector, stored)[0])
 
     def cosines(self, vector: Array, rows: Sequence[int]) -> list[float | None]:
         """Exact cosines of some index rows; None without vector."""
         if not len(rows):
             return []
-        places = np.asarray(rows)
+        exact = self.exact(vector, np.asarray(rows))
         if self._without is None:
-            exact: list[float | None] = self._exact(vector, self._stored(places)).tolist()
-            return exact
-        norms = self._column("norm", np.float32)[places]
-        found = np.zeros(len(places))
-        having = norms > 0
-        found[having] = self._exact(vector, self._stored(places[having]))
-        return [value if has else None for value, has in zip(found.tolist(), having.tolist(), strict=True)]
+            found: list[float | None] = exact.tolist()
+            return found
+        return [None if value != value else value for value in exact.tolist()]
+
+    def exact(self, vector: Array, rows: Array) -> Array:
+        """Exact cosines of some index rows, rounded; NaN without vector."""
+        if self._without is None:
+            return self.vectors.exact(vector, rows)
+        having = ~self._without[rows]
+        if having.all():
+            return self.vectors.exact(vector, rows)
+        found = np.full(len(rows), np.nan)
+        found[having] = self.vectors.exact(vector, rows[having])
+        return found
 
     def beside(self, vector: Array, stored: Sequence[bytes]) -> Scored:
         """(exact cosine, place) of vectors beside the index."""
         if not stored:
             return []
-        rows = np.frombuffer(b"".join(stored), self._bits).reshape(len(stored), -1)
-        return list(zip(self._exact(vector, rows).tolist(), range(len(stored)), strict=True))
-
-    def _exact(self, vector: Array, rows: Array) -> Array:
-        """Exact cosines with stored rows, given as bits of float16 or as float32."""
-        wide = _WIDE[rows] if self.base.float16 else rows.astype(np.float64)
-        norms = np.sqrt(vector @ vector) * np.sqrt(np.einsum("ij,ij->i", wide, wide))
-        found: Array = np.round(wide @ vector / norms, ranking.SCORE_DIGITS)
-        return found
+        return list(zip(self.vectors.compare_bytes(vector, b"".join(stored)).tolist(), range(len(stored)), strict=True))
 
     def _column(self, name: str, dtype: Any) -> Array:
         column = self.base.sections.column(name)
@@ -127,15 +92,25 @@ class NumpyExecutor:
 
     def vector_pool(self, vector: Array, selection: Selection) -> tuple[Scored, str]:
         """The best POOL (cosine, row) of the selected rows that have a vector, best first; and the plan."""
+        rows, plan = self.candidates(vector, selection)
+        return best_of(self.vectors.exact(vector, rows), rows), plan
+
+    def candidates(self, vector: Array, selection: Selection) -> tuple[Array, str]:
+        """Selected rows with a vector, ascending, that may be among the best POOL; and the plan."""
         if not self.base.vectors:
-            return [], planner.GATHER
+            return np.zeros(0, np.int64), planner.GATHER
         passing = self.passing(selection)
         count = self.base.count if passing is None else int(np.count_nonzero(passing))
         if count <= planner.GATHER_ARRAYS:
             rows = np.arange(count) if passing is None else np.flatnonzero(passing)
-            return self.best(vector, rows, self._near(vector, rows)), planner.GATHER
-        rows = self._candidates(vector, passing)
-        return self.best(vector, rows, self._near(vector, rows)), planner.vector_plan(count, passing is not None, 0)
+            plan = planner.GATHER
+        else:
+            rows, plan = self._by_small(vector, passing), planner.vector_plan(count, passing is not None, 0)
+        if len(rows) > 2 * ranking.POOL:
+            near = self.vectors.near(vector, rows)
+            if near is not None:
+                rows = rows[near >= bar_of(near, ranking.POOL) - 2 * self.vectors.near_error]
+        return rows, plan
 
     def passing(self, selection: Selection) -> Array | None:
         """Rows that pass and have a vector; None for all."""
@@ -144,38 +119,7 @@ class NumpyExecutor:
             return mask
         return ~self._without if mask is None else mask & ~self._without
 
-    def best(self, vector: Array, rows: Array, near: Array | None = None) -> Scored:
-        """The best POOL of some rows by exact cosine. `near`: their cosines to SINGLE_ERROR, if known."""
-        if near is not None and len(rows) > ranking.POOL:
-            error = SINGLE_ERROR * max(1.0, (self.base.dim / 384) ** 0.5)
-            rows = rows[near >= bar_of(near, ranking.POOL) - 2 * error]
-        return best_of(self._exact(vector, self._stored(rows)), rows)
-
-    def _near(self, vector: Array, rows: Array) -> Array | None:
-        """Cosines of some rows in single precision; None where that is not worth it or not safe."""
-        if len(rows) <= 2 * ranking.POOL:
-            return None
-        unit = (vector / np.sqrt(vector @ vector)).astype(np.float32)
-        if self.base.count <= RESIDENT_ROWS:
-            if self._resident is None:
-                self._resident = self.units(np.arange(self.base.count))
-            whole = self._resident
-            return None if whole is None else (whole @ unit if len(rows) == len(whole) else whole[rows] @ unit)
-        units = self.units(rows)
-        return None if units is None else units @ unit
-
-    def units(self, rows: Array) -> Array | None:
-        """Rows as unit vectors, float32; zeros where there is none."""
-        norms = self._column("norm", np.float32)[rows]
-        safe = norms[norms > 0]
-        if len(safe) and not (safe.min() > 1 / UNSAFE and safe.max() < UNSAFE):
-            return None
-        stored = self._stored(rows)
-        wide = stored.view(np.float16).astype(np.float32) if self.base.float16 else stored
-        units: Array = wide / np.where(norms > 0, norms, 1)[:, None]
-        return units
-
-    def _candidates(self, vector: Array, passing: Array | None) -> Array:
+    def _by_small(self, vector: Array, passing: Array | None) -> Array:
         """Rows, ascending, that may be among the best POOL by their int8 vectors; at most SCANNED_MOST."""
         scores = self._small_scores(vector)
         if passing is not None:
@@ -219,12 +163,15 @@ class NumpyExecutor:
 
         No selected row, and no row asked for, may have other neighbours than in the index.
         """
+        rows, plan, whole = self.worded(query, selection)
+        return best_of(words_of(whole, rows), rows), plan, lambda row: ranking.rounded_score(float(whole[row]))
+
+    def worded(self, query: Query, selection: Selection) -> tuple[Array, str, Array]:
+        """Selected rows above 0, ascending, that may be among the best POOL; the plan; scores of all rows."""
         whole = self.scores(query)
         scores = whole if selection.mask is None else whole * np.frombuffer(selection.mask, np.uint8)
         rows = np.flatnonzero(scores > max(0.0, bar_of(scores, ranking.POOL) - ROUNDING))
-        found = np.round(scores[rows], ranking.SCORE_DIGITS)
-        plan = planner.SCAN if selection.mask is None else planner.SCAN_MASKED
-        return best_of(found, rows), plan, lambda row: ranking.rounded_score(float(whole[row]))
+        return rows, planner.SCAN if selection.mask is None else planner.SCAN_MASKED, whole
 
     def scores(self, query: Query) -> Array:
         """bm25 of every index row, not rounded; of deleted rows anything."""
@@ -234,42 +181,8 @@ class NumpyExecutor:
             if rows is None:
                 total += term.weight * share
             else:
-                total[rows] += term.weight * share
+                np.add.at(total, rows, term.weight * share)
         return total
-
-    @staticmethod
-    def fuse(
-        candidates: Sequence[ranking.Candidate], weights: ranking.Weights, *, vector: bool, keyword: bool
-    ) -> list[tuple[int, float]]:
-        """`ranking.fuse` over arrays."""
-        vector_weight, keyword_weight = weights.vector * vector, weights.keyword * keyword
-        total = vector_weight + keyword_weight
-        if weights.fusion == "rrf" or not total or len(candidates) < FEW:
-            return ranking.fuse(candidates, weights, vector=vector, keyword=keyword)
-        ids, cosines, bm25, boosts, sessions = zip(*candidates, strict=True)
-        scores = np.zeros(len(ids))
-        if vector:
-            scores += vector_weight * _unit(np.array(cosines, np.float64))
-        if keyword:
-            scores += keyword_weight * _unit(np.array(bm25, np.float64))
-        scores = scores / total * np.array(boosts)
-        prior = weights.prior
-        if prior:
-            plain = scores.tolist()
-            best: dict[Any, float] = {}
-            for session, score in zip(sessions, plain, strict=True):
-                if score > best.get(session, -1.0):
-                    best[session] = score
-            tops = np.array([
-                score if session is None else best[session] for session, score in zip(sessions, plain, strict=True)
-            ])  # fmt: skip
-            scores = np.where(
-                np.array([session is None for session in sessions]), scores, (scores + prior * tops) / (1.0 + prior)
-            )
-        scores = np.round(scores, ranking.FINAL_DIGITS)
-        numbers = np.array(ids, np.int64)
-        order = np.lexsort((numbers, -scores))
-        return list(zip(numbers[order].tolist(), scores[order].tolist(), strict=True))
 
     def _share(self, query: Query, term: Term) -> tuple[Array | None, Array]:
         """(rows, tf' (k1 + 1) / (tf' + norm)) of a term; rows None for all."""
@@ -328,27 +241,15 @@ class NumpyExecutor:
         return (rows[1:], shares[1:]) if len(rows) and rows[0] < 0 else (rows, shares)
 
 
-def _unit(values: Array) -> Array:
-    """Values from 0 (least) to 1 (greatest), 0 for NaN; 1 where all are equal."""
-    low, high = np.fmin.reduce(values), np.fmax.reduce(values)
-    missing = np.isnan(values)
-    if not low < high:
-        return np.where(missing, 0.0, 1.0)
-    found: Array = (values - low) / (high - low)
-    if missing.any():
-        found[missing] = 0.0
-    return found
-
-
 def bar_of(scores: Array, wanted: int) -> float:
     """The `wanted`-th highest score, or one that is not above it; -inf where there are fewer."""
     count = len(scores)
     if count <= wanted:
         return float("-inf")
     size = min(128, count // (4 * wanted))
-    if size > 1:
+    if size > 1:  # the best of every `size` scores that lie evenly apart
         whole = count // size * size
-        scores = np.append(scores[:whole].reshape(-1, size).max(axis=1), scores[whole:])
+        scores = np.append(scores[:whole].reshape(size, -1).max(axis=0), scores[whole:])
     return float(np.partition(scores, len(scores) - wanted)[len(scores) - wanted])
 
 
@@ -356,3 +257,8 @@ def best_of(scores: Array, rows: Array) -> Scored:
     """The best POOL of (score, row), best first, ties by row."""
     order = np.lexsort((rows, -scores))[: ranking.POOL]
     return list(zip(scores[order].tolist(), rows[order].tolist(), strict=True))
+
+
+def words_of(whole: Array, rows: Array) -> Array:
+    """bm25 of some rows, rounded."""
+    return fusion.rounded(whole[rows], ranking.SCORE_DIGITS)

@@ -21,9 +21,10 @@ EXECUTORS = ("auto", "pure", "numpy", "ann")
 class SearchRequest:
     """One search.
 
-    `vector`: float32 values as float64, or None. `text`: the words, "" for none. `k`: rows of the page. Filters as in
-    filters.py. `allowed`: ids the caller lets through, None for no such limit; `scope`: only records of this scope key;
-    `all_scopes`: events' texts too. `factors`: what a record's fused score is multiplied by (1 where missing).
+    `vector`: float32 values as float64 (an array where `long_lived`), or None. `text`: the words, "" for none. `k`:
+    rows of the page. Filters as in filters.py. `allowed`: ids the caller lets through, None for no such limit; `scope`:
+    only records of this scope key; `all_scopes`: events' texts too. `factors`: what a record's fused score is
+    multiplied by (1 where missing).
     `neighbour_weight`, `session_prior_weight`: 0 without context. `rerank`, `confidence`: configurations or None.
     `executor`: "auto", or one of EXECUTORS for tests. `long_lived`: the process will search again, so caches pay.
     """
@@ -76,7 +77,8 @@ def request_of(
     vector = None
     if embedding is not None:
         dim = view.base.dim
-        vector = struct.unpack(f"<{dim}f", door.vector(embedding, dim, float16=False))
+        data = door.vector(embedding, dim, float16=False)
+        vector = _numbers(data) if long_lived else struct.unpack(f"<{dim}f", data)
     request = SearchRequest(vector, _words(text), door.integer("k", options.k, 1, door.MAX_K))
     settings = view.config()
     request.vector_weight, request.keyword_weight = door.weights(
@@ -109,6 +111,13 @@ def _words(text: Any) -> str:
     if text is not None and not isinstance(text, str):
         raise InvalidInputError(field="text", detail="must be a text or None")
     return text or ""
+
+
+def _numbers(data: bytes) -> Any:
+    """float32 bytes as an array of float64."""
+    import numpy
+
+    return numpy.frombuffer(data, "<f4").astype(numpy.float64)
 
 
 def _names(field: str, values: Any) -> tuple[str, ...]:
