@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 from clawmem_cli import output
 from clawmem_cli.parsing import display_path
-from clawmem_core.store import MemoryStore
+from clawmem_cli.writing import signing_of, tell
+from clawmem_core import door
+from clawmem_core.model import StoreConfig
+from clawmem_core.storage.checkpoint import create_store
+from clawmem_core.storage.paths import StorePaths
 
 if TYPE_CHECKING:
     from clawmem_cli.parsing import Arguments
@@ -17,9 +21,7 @@ _TOKENIZERS = {"english": "english-1", "plain": "plain-1"}
 
 def run(args: Arguments) -> int:
     """Make the store. Raises ExistsError where a store or a log already lies."""
-    store = MemoryStore.create(
-        args.path,
-        signing_key=args.signing_key,
+    config = StoreConfig(
         agent_id=args.agent_id,
         dim=args.dim,
         wal_enabled=args.wal,
@@ -29,7 +31,7 @@ def run(args: Arguments) -> int:
         tokenizer=_TOKENIZERS[args.tokenizer],
         compression=args.compression,
     )
-    store.close()
+    warnings = create_store(StorePaths(args.path), door.config(config), signing=signing_of(args))
     output.document(
         {
             "status": "created",
@@ -40,4 +42,5 @@ def run(args: Arguments) -> int:
             "count": 0,
         }
     )
+    tell("create", warnings)
     return 0

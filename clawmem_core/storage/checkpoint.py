@@ -31,6 +31,7 @@ from clawmem_core.storage import derived, fs, hdf5_file, ops, schema
 from clawmem_core.storage.apply_overlay import apply_overlay
 from clawmem_core.storage.atomic import AtomicFile, remove_stale_temps
 from clawmem_core.storage.columns import Columns, Mark
+from clawmem_core.storage.derived import naming
 from clawmem_core.storage.lock import StoreLock
 from clawmem_core.storage.log import LogWriter
 from clawmem_core.storage.log_format import (
@@ -291,16 +292,6 @@ def replace_store(paths: StorePaths, file: AtomicFile, before: os.stat_result) -
 
 def _version(stat: os.stat_result) -> tuple[int, int, int, int]:
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-@contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Errors of the body about a temporary file name `path` instead."""
-    try:
-        yield
-    except StorageError as error:
-        fields = {**error.fields, "path": path}
-        raise type(error)(**fields) from error
 
 
 def derive_files(paths: StorePaths, derive: Derive, since: tuple[bytes, frozenset[int]] | None = None) -> list[str]:

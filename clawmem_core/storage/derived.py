@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from clawmem_core.errors import NoStoreError
+from clawmem_core.errors import NoStoreError, StorageError
 from clawmem_core.storage import fs, keys, schema
 from clawmem_core.storage.columns import Columns
 from clawmem_core.storage.log_format import Key
@@ -25,8 +25,10 @@ def write(paths: StorePaths, columns: Columns) -> list[str]:
     stat = fs.stat(paths.real)
     if stat is None:
         return ["the store's file is gone"]
-    keys.write(paths, columns.checkpoint_id, keys_of(columns))
-    write_index(paths.index, columns, stat, columns.since)
+    with naming(paths.keys):
+        keys.write(paths, columns.checkpoint_id, keys_of(columns))
+    with naming(paths.index):
+        write_index(paths.index, columns, stat, columns.since)
     return []
 
 
@@ -44,6 +46,16 @@ def keys_of(columns: Columns) -> Iterator[Key]:
                 yield from event_keys(event)
         for value in columns.values:
             yield value_key_of(value)
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Errors of the body about a temporary file name `path` instead."""
+    try:
+        yield
+    except StorageError as error:
+        fields = {**error.fields, "path": path}
+        raise type(error)(**fields) from error
 
 
 @contextmanager

@@ -22,10 +22,10 @@ from clawmem_core.storage.checkpoint import (
     apply_frames,
     counters,
     identity_of_file,
-    naming,
     next_file,
 )
 from clawmem_core.storage.columns import Mark
+from clawmem_core.storage.derived import naming
 from clawmem_core.storage.lock import StoreLock
 from clawmem_core.storage.log_format import SIGNED, Frame, LogHeader
 from clawmem_core.storage.log_recovery import create_log, write_log
