@@ -56,8 +56,8 @@ TARGETS = (
     Target(
         "hybrid search, fast, 10K", f"{PEER} script", 0.8, "×", ratio("search 10K", f"{PEER} 10K"),
         note="half of such a search is importing some forty modules, which a busy machine slows more than the few "
-        "large libraries of the peer. A search without a log no longer loads what reads one, and the collector is kept from "
-        "walking the imports (124 to 117 million instructions); the rest is the parser, the reader and the ranking.",
+        "large libraries of the peer. A search without a log no longer loads what reads one, and the collector is kept "
+        "from walking the imports (124 to 117 million instructions); the rest is parser, reader and ranking.",
     ),
     Target("hybrid search, fast, 100K", f"{PEER} script", 0.5, "×", ratio("search 100K", f"{PEER} 100K")),
     Target("hybrid search, numpy only, 10K", NUMPY, 1.3, "×", ratio("search 10K, numpy only", NUMPY)),
