@@ -146,7 +146,10 @@ _VERBS = (
         (Argument("ID", "int", "Index of a record.", least=0, multiple=True),),
     ),
     Verb("compact", "Drop deleted records from the file.", WRITING),
-    Verb("index", "Rebuild the derived files: search index and key table."),
+    Verb(
+        "index", "Rebuild the derived files: search index and key table.",
+        (Option("--ann", "flag", "Write the graph, too, that long-lived library use searches vectors with."),),
+    ),
     Verb("tick", "Let activation weights decay one step.", WRITING),
     Verb(
         "doctor", "Say what is wrong with the store's files, and put it right.",
