@@ -24,7 +24,7 @@ def run(args: Arguments) -> int:
         signing = Signing.from_file(args.signing_key, insecure=args.insecure_key_file)
     diagnosis = repair(paths, args.lock_timeout, args.actor, signing) if args.repair else examine(paths)
     output.document(diagnosis.document(display_path(args.path)))
-    if not diagnosis.findings or diagnosis.repaired:
+    if diagnosis.sound:
         return 0
     codes = ", ".join(dict.fromkeys(finding["code"] for finding in diagnosis.findings))
     hint = "some of it cannot be repaired; see the findings" if args.repair else "run `clawmem doctor --repair`"

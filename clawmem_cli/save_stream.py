@@ -100,8 +100,8 @@ class _Stream:
         answer: dict[str, Any] = {"line": number, "status": "refused", "error": problem.document()}
         self.answers.append(output.json_bytes(answer) + b"\n")
 
-    def commit(self) -> None:
-        """Make the group durable, then answer it."""
+    def commit(self, rests: bool = False) -> None:
+        """Make the group durable, then answer it; `rests`: nothing more is there to be read."""
         if self.writer is not None:
             self._stage()
             self.writer.commit(sync=not self.args.no_sync)
@@ -111,12 +111,12 @@ class _Stream:
             import numpy  # noqa: F401 (a busy stream: the door rounds vectors three times as fast with it)
         self.answers.clear()
         self.bytes = 0
-        if self.writer is not None and self.writer.stream_checkpoint_due():
+        if self.writer is not None and self.writer.stream_checkpoint_due(rests):
             tell("checkpoint", self.writer.automatic_checkpoint(self.signing)[1])
 
     def rest(self) -> None:
         """Nothing to read: finish the group and let the lock go."""
-        self.commit()
+        self.commit(rests=True)
         self.close()
 
     def close(self) -> None:

@@ -6,7 +6,10 @@ file that agents obey.
 
 from __future__ import annotations
 
-from clawmem_core.times import format_rfc3339
+import os
+
+from clawmem_core.errors import InvalidTimeError
+from clawmem_core.times import format_rfc3339, parse_rfc3339
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +28,14 @@ def escaped(text: str) -> str:
     return "".join(f"\\{char}" if char in _MARKUP else char for char in shown)
 
 
+def _time(text: str) -> str:
+    """A setting that should be a time; escaped where it is none."""
+    try:
+        return format_rfc3339(parse_rfc3339(text))
+    except InvalidTimeError:
+        return escaped(text)
+
+
 def agents_md(view: View) -> str:
     """The Markdown document of a store, without a line break at its end."""
     config, base, overlay = view.config(), view.base, view.overlay
@@ -35,9 +46,9 @@ def agents_md(view: View) -> str:
     sections = {
         "Identity": [
             ("Agent ID", escaped(config["agent_id"])),
-            ("Memory file", escaped(view.paths.given)),
+            ("Memory file", escaped(os.fsencode(view.paths.given).decode("utf-8", "replace"))),
             ("Schema version", "1.0"),
-            ("Created", escaped(config["created_at"])),
+            ("Created", _time(config["created_at"])),
             ("Embedder", f"{escaped(config['embedder'])} ({base.dim}d)"),
         ],
         "Memory Store": [

@@ -16,8 +16,9 @@ is for `verify` to say: a checksum of a derived file proves nothing against some
 | log-undecodable | error | as log-corrupt |
 | log-already-applied | warning | finish the interrupted checkpoint |
 | log-legacy | warning | take its entries in |
-| index-…, keys-… (missing, damaged, stale), keys-differ | warning | rebuilt from the HDF5 file |
-| ann-damaged, ann-stale, ann-differs | warning | removed; `clawmem index --ann` makes it again |
+| index-damaged, keys-damaged, keys-differ | warning | rebuilt from the HDF5 file |
+| index-missing, index-stale, keys-missing, keys-stale | notice | the same; a copied store is like that, and sound |
+| ann-damaged, ann-differs, ann-stale | warning | removed; `clawmem index --ann` makes it again |
 | temp-left | warning | moved aside |
 """
 
@@ -68,6 +69,11 @@ class Diagnosis:
     entries_in_log: int = 0
     backups: list[str] = field(default_factory=list)
     repaired: bool = False
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing worse than a notice was found, or nothing is left of it."""
+        return self.repaired or all(finding["severity"] == "notice" for finding in self.findings)
 
     @property
     def codes(self) -> set[str]:
@@ -216,15 +222,15 @@ def _derived_files(paths: StorePaths, columns: Columns, found: Findings) -> None
     if reason:
         kind = {"missing": "missing", "of another checkpoint": "stale"}.get(reason, "damaged")
         message = f"the search index is {reason if kind != 'damaged' else f'damaged ({reason})'}; readers do without it"
-        found.add(f"index-{kind}", message, severity="warning", file=paths.index)
+        found.add(f"index-{kind}", message, severity="warning" if kind == "damaged" else "notice", file=paths.index)
     if not fs.exists(paths.keys):
         message = "the key table is missing; saves with keys and events are slow until it is rebuilt"
-        found.add("keys-missing", message, severity="warning", file=paths.keys)
+        found.add("keys-missing", message, severity="notice", file=paths.keys)
     before = len(found.items)
     check_keys(paths, columns, found)
     check_ann(paths, columns, found)
     for finding in found.items[before:]:
-        finding["severity"] = "warning"
+        finding["severity"] = "notice" if finding["code"].endswith("-stale") else "warning"
 
 
 def _index_fault(paths: StorePaths, h5_fd: int) -> str:

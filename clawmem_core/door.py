@@ -122,6 +122,19 @@ def integer(field: str, value: Any, low: int, high: int) -> int:
     return value
 
 
+def record_id(value: Any) -> int:
+    """A record id as an int; whole numbers of other libraries count. Raises InvalidInputError."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidInputError(field="id", detail=f"must be a whole number, not {_kind(value)}")
+    return int(value.__index__())
+
+
+def record_ids(values: Any) -> list[int]:
+    """Distinct record ids from one or several. Raises InvalidInputError."""
+    several = values if hasattr(values, "__iter__") and not isinstance(values, str | bytes | dict) else [values]
+    return list(dict.fromkeys(map(record_id, several)))
+
+
 def vector(values: Any, dim: int, float16: bool) -> bytes:
     """`dim` numbers as the store holds them: float32 bytes, or float16 where the store is one.
 
@@ -135,8 +148,10 @@ def vector(values: Any, dim: int, float16: bool) -> bytes:
     if len(values) != dim:
         raise DimensionError(expected=dim, given=len(values))
     if not set(map(type, values)) <= _NUMBERS:
-        wrong = next(value for value in values if type(value) not in _NUMBERS)
-        raise InvalidVectorError(detail=f"must hold numbers only, found {_kind(wrong)}")
+        values = [value.item() if hasattr(value, "dtype") else value for value in values]
+        wrong = [value for value in values if type(value) not in _NUMBERS]
+        if wrong:
+            raise InvalidVectorError(detail=f"must hold numbers only, found {_kind(wrong[0])}")
     numpy = sys.modules.get("numpy")
     stored = None if numpy is None else _by_numpy(numpy, values, float16)
     if stored is not None:
@@ -262,6 +277,8 @@ def object_record(fields: dict[str, Any], dim: int, float16: bool) -> Record:
 
 def entry_record(entry: MemoryEntry, dim: int, float16: bool) -> Record:
     """A record (id -1) from a library caller's entry. Raises as the parts do."""
+    if not isinstance(entry, MemoryEntry):
+        raise InvalidInputError(field="entry", detail=f"must be a MemoryEntry, not {_kind(entry)}")
     found = _record(
         entry.chunk, timestamp(entry.timestamp), entry.source_channel, entry.session_id, entry.tags, entry.key,
         entry.source_id,

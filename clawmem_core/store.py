@@ -205,7 +205,7 @@ class MemoryStore:
 
         Raises NotFoundError or DeletedError for the first that is not live; then nothing is deleted.
         """
-        wanted = [ids] if isinstance(ids, int) else list(dict.fromkeys(ids))
+        wanted = door.record_ids(ids)
         with self._mutex:
             writer = self._writing()
             records = [self._plain(id) for id in wanted]
@@ -224,7 +224,7 @@ class MemoryStore:
 
         A key that another record took meanwhile stays with that record; the one that comes back has none then.
         """
-        wanted = [ids] if isinstance(ids, int) else list(dict.fromkeys(ids))
+        wanted = door.record_ids(ids)
         with self._mutex:
             writer = self._writing()
             found = [self._view.find(id) for id in wanted]
@@ -290,7 +290,7 @@ class MemoryStore:
         """The live record with this id. Raises NotFoundError (also for an event), DeletedError where it was deleted."""
         with self._mutex:
             self._check()
-            return self._plain(id)
+            return self._plain(door.record_id(id))
 
     def _plain(self, id: int) -> Record:
         """A live record that is not the text of an event: those are read and changed within their scope only."""
@@ -475,7 +475,7 @@ class MemoryStore:
             self._writing()
             step = self._view.base.config["hebbian_boost"] if amount is None else amount
             door.number("amount", step, -door.MAX_ACTIVATION, door.MAX_ACTIVATION)
-            records = [self._plain(id) for id in dict.fromkeys(ids)]
+            records = [self._plain(id) for id in door.record_ids(ids)]
             self._activate(
                 [(record.id, min(max(record.activation + step, 0.0), door.MAX_ACTIVATION)) for record in records]
             )

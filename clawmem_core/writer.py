@@ -18,10 +18,11 @@ from clawmem_core.contract import audit
 from clawmem_core.errors import (
     ClawmemError,
     DamagedError,
+    NotAStoreError,
     SigningKeyRequiredError,
     StorageError,
 )
-from clawmem_core.storage import keys, ops
+from clawmem_core.storage import fs, keys, ops
 from clawmem_core.storage.lock import StoreLock
 from clawmem_core.storage.log import LogWriter
 from clawmem_core.storage.log_format import FLOAT16, NO_WAL, PURGE_PENDING, SIGNED, Identity, Key
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     from clawmem_core.storage.log_reports import Report
 
 LIVE, GONE = 1, 0  # status of an upsert key
+HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 LONGEST_THRESHOLD = 5_000  # entries (design § 4)
 STREAM_ENTRIES, STREAM_BYTES = 50_000, 64 << 20  # how far a stream lets its log grow (decision 004)
+STREAM_REST = 10_000  # entries that a stream may leave when it ends
 
 
 class Staged:
@@ -75,6 +78,7 @@ class Writer:
         """
         paths = StorePaths(path)
         paths.require_file()
+        _require_hdf5(paths)
         lock = StoreLock.acquire(paths, lock_timeout)
         try:
             return cls(paths, lock, _open_log(paths, lock), actor or default_actor())
@@ -126,7 +130,8 @@ class Writer:
         rows = active = 0
         next_id = self.state.next_record_id
         for record in records:
-            before = self.find_key(record.key) if record.key else None
+            keyed = record.key and not record.deleted  # a record that comes in deleted takes no key from a live one
+            before = self.find_key(record.key) if keyed else None
             if before is None:
                 record.id = next_id
                 next_id += 1
@@ -134,10 +139,8 @@ class Writer:
                 active += not record.deleted
             else:
                 record.id = before
-                active -= record.deleted
-            if record.key:
-                status = GONE if record.deleted else LIVE
-                key = Key(upsert_key(record.key), bytes(16), record.id, "K", status)
+            if keyed:
+                key = Key(upsert_key(record.key), bytes(16), record.id, "K", LIVE)
                 found_keys.append(key)
                 self._keys["K", key.key] = key
             answers.append(("saved" if before is None else "updated", record.id))
@@ -200,6 +203,7 @@ class Writer:
         """
         if not self._staged:
             return
+        self.paths.require_file()  # nobody would find the entries of a store whose file is gone
         staged, self._staged = self._staged, []
         self._keys.clear()
         before = self.log.state.copy()
@@ -261,9 +265,13 @@ class Writer:
                 return False, []
         return self.automatic_checkpoint(signing)
 
-    def stream_checkpoint_due(self) -> bool:
-        """Whether a stream has let the log grow far enough."""
-        return self.pending > STREAM_ENTRIES or self.log.size > STREAM_BYTES or self.checkpoint_each_time
+    def stream_checkpoint_due(self, ends: bool = False) -> bool:
+        """Whether a stream, or one that ends now, has let the log grow far enough."""
+        return (
+            self.pending > (STREAM_REST if ends else STREAM_ENTRIES)
+            or self.log.size > STREAM_BYTES
+            or self.checkpoint_each_time
+        )
 
     def automatic_checkpoint(self, signing: Signing | None = None) -> tuple[bool, list[str]]:
         """`checkpoint`, its errors as warnings."""
@@ -310,6 +318,16 @@ class Writer:
             return find_key(self.paths, kind, key)
         answer = keys.lookup(self.paths.keys, self.header.base_checkpoint_id, key, kind)
         return answer if answer is not keys.UNUSABLE else find_key(self.paths, kind, key)
+
+
+def _require_hdf5(paths: StorePaths) -> None:
+    """Raise NotAStoreError for a file of another kind, before a lock file appears beside it."""
+    fd = fs.open_file(paths.real)
+    try:
+        if fs.pread(fd, len(HDF5_SIGNATURE), 0) != HDF5_SIGNATURE:
+            raise NotAStoreError(path=paths.given, detail="it is no HDF5 file")
+    finally:
+        fs.close(fd)
 
 
 def _open_log(paths: StorePaths, lock: StoreLock) -> LogWriter:

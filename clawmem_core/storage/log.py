@@ -210,8 +210,9 @@ class LogWriter:
             if sync:
                 self.sync()
             return
-        if fs.fstat(self._fd).st_size != self.size:
-            self._failed = "another program changed the log"
+        stat = fs.fstat(self._fd)
+        if stat.st_size != self.size or not stat.st_nlink:
+            self._failed = "another program changed or removed the log"
             self._ready()
         if self._durable < self.size and (sync or self.size - self._durable > UNSYNCED_LIMIT):
             self.sync()

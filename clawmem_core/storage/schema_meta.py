@@ -12,8 +12,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from clawmem_core.errors import DamagedError, NewerFormatError, NotAStoreError
+from clawmem_core.errors import DamagedError, InvalidInputError, NewerFormatError, NotAStoreError
 from clawmem_core.model import StoreConfig
+from clawmem_core.search.tokenizer import tokenizer
 from clawmem_core.storage import hdf5_file
 from clawmem_core.storage.columns import Columns, Mark
 
@@ -72,6 +73,8 @@ def load(file: h5py.File, path: str) -> Columns:
     columns = Columns(_config(attributes, path))
     columns.path, columns.file = path, file
     columns.format = _text(attributes, "clawmem_format", path, "")
+    if not columns.format and "store_id" in attributes:
+        raise DamagedError(path=path, detail="/meta lost its attribute clawmem_format")
     columns.signed = bool(_integer(attributes, "signed", path, 0))
     columns.generation = _integer(attributes, "ann_generation", path, 0)
     columns.mark = Mark(
@@ -126,6 +129,10 @@ def _config(attributes: dict[str, Any], path: str) -> StoreConfig:
             settings[field] = bool(value) if isinstance(default, bool) else value
     if not 1 <= settings["dim"] <= MAX_DIM:
         raise DamagedError(path=path, detail=f"/meta attribute embedding_dim is {settings['dim']}")
+    try:
+        tokenizer(settings["tokenizer"])
+    except InvalidInputError as error:
+        raise DamagedError(path=path, detail=f"/meta attribute {error.message}") from None
     return StoreConfig(**settings)
 
 

@@ -7,10 +7,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from clawmem_core import MemoryEntry, MemoryStore, SearchOptions
 from clawmem_core.errors import (
+    ClawmemError,
     ClosedError,
     DeletedError,
     DimensionError,
@@ -19,9 +21,11 @@ from clawmem_core.errors import (
     InvalidInputError,
     InvalidTimeError,
     LockedError,
+    NotAStoreError,
     NotFoundError,
     ReadOnlyError,
 )
+from clawmem_core.writer import Writer
 
 
 @pytest.fixture
@@ -240,3 +244,55 @@ def test_failed_automatic_checkpoint_is_a_warning(store: MemoryStore, monkeypatc
         assert number == small.save(MemoryEntry(f"record {number}")).index
     assert any("No space left" in warning for warning in small.warnings)
     assert 3 == small.stats()["wal_pending"]
+
+
+@pytest.mark.parametrize("id", ["0", 0.0, True, None, [0.5], {"a": 1}])
+def test_ids_are_whole_numbers(store: MemoryStore, id: object) -> None:
+    """Anything else is refused by name; numpy's whole numbers are whole numbers."""
+    store.save(MemoryEntry("a"))
+    for use in (store.get, store.delete, store.undelete, store.boost):
+        with pytest.raises(InvalidInputError):
+            use(id)  # type: ignore[operator]
+    assert "a" == store.get(np.int64(0)).chunk
+    assert 1 == store.delete(np.array([0]))
+
+
+def test_entries_are_entries(store: MemoryStore) -> None:
+    """A dict is refused by name; numpy scalars are numbers."""
+    with pytest.raises(InvalidInputError):
+        store.save({"chunk": "x"})  # type: ignore[arg-type]
+    store.save(MemoryEntry("x", [np.float32(1.0), np.float64(2.0)]))
+    assert [1.0, 2.0] == store.embedding(store.get(0))
+
+
+def test_a_deleted_record_takes_no_key(store: MemoryStore) -> None:
+    """An exported deleted line whose key is live elsewhere leaves that record alone."""
+    from clawmem_core import door
+
+    store.save_or_update("k", MemoryEntry("live"))
+    path = path_of(store)
+    store.close()
+    with Writer.open(path) as writer:
+        record = door.object_record({"chunk": "dead", "key": "k", "deleted": True}, 2, True)
+        assert ("saved", 1) == writer.save(record)
+        writer.commit()
+    with MemoryStore.open(path) as again:
+        assert ["live"] == [record.chunk for record in again.records()]
+        assert 0 == again.save_or_update("k", MemoryEntry("newer")).index
+
+
+@pytest.mark.parametrize("suffix", [".wal", ""])
+def test_files_taken_away(store: MemoryStore, suffix: str) -> None:
+    """A save into a log that nobody can find any more is not acknowledged."""
+    store.save(MemoryEntry("a"))
+    os.unlink(path_of(store) + suffix)
+    with pytest.raises(ClawmemError):
+        store.save(MemoryEntry("b"))
+
+
+def test_no_lock_beside_what_is_no_store(tmp_path: Path) -> None:
+    """Opening a text file leaves no file."""
+    (tmp_path / "text.h5").write_text("no store\n")
+    with pytest.raises(NotAStoreError):
+        MemoryStore.open(tmp_path / "text.h5")
+    assert ["text.h5"] == [path.name for path in tmp_path.iterdir()]
