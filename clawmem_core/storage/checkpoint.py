@@ -125,7 +125,8 @@ def write_new_store(
             with naming(paths.log):
                 create_log(paths, made.identity)
         except StorageError:
-            fs.unlink(paths.real)  # made just now, and nobody was told
+            for path in (paths.log, paths.real):  # made just now, and nobody was told
+                fs.unlink(path)
             raise
         return [*made.warnings, *derive_files(paths, derive)]
 
