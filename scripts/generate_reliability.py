@@ -55,6 +55,15 @@ def counts(numbers: dict[str, Any]) -> list[str]:
     return rows
 
 
+def take(known: dict[str, Any], new: dict[str, Any]) -> None:
+    """Take the numbers of a run over; of those by kind, the kinds that it ran, and of others those it has."""
+    for name, value in new.items():
+        if isinstance(value, dict):
+            known.setdefault(name, {}).update({kind: number for kind, number in value.items() if number})
+        elif value or name not in known or name.endswith("failures"):
+            known[name] = value
+
+
 def main() -> int:
     """Write the page, or with --check compare it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -63,7 +72,7 @@ def main() -> int:
     args = parser.parse_args()
     data = json.loads(DATA.read_text(encoding="utf-8"))
     for file in args.counts:
-        data["counts"].update(json.loads(file.read_text(encoding="utf-8")))
+        take(data["counts"], json.loads(file.read_text(encoding="utf-8")))
     text = page(data)
     if args.check:
         if PAGE.read_text(encoding="utf-8") != text:
