@@ -150,8 +150,10 @@ def open_column(group: h5py.Group, name: str, path: str, rows: int | None, optio
     return TextColumn(path, full, dataset, dataset.shape[0])
 
 
-def check_shape(dataset: h5py.Dataset, path: str, shape: tuple[int, ...] | None, dimensions: int) -> None:
-    """Raises DamagedError where a dataset has not this shape, or more bytes than its file can stand for."""
+def check_shape(dataset: h5py.Dataset | h5py.Group, path: str, shape: tuple[int, ...] | None, dimensions: int) -> None:
+    """Raises DamagedError where this is no dataset, or has another shape, or more bytes than its file can stand for."""
+    if not isinstance(dataset, h5py.Dataset):
+        raise DamagedError(path=path, detail=f"{dataset.name} is no dataset")
     found = dataset.shape
     if found is None or len(found) != dimensions or (shape is not None and found != shape):
         raise DamagedError(path=path, detail=f"{dataset.name} has shape {found}, not {shape or f'{dimensions}-d'}")
