@@ -48,9 +48,12 @@ def run(args: Arguments) -> int:
 
 def _records(view: View, args: Arguments) -> Iterator[bytes]:
     total = view.state.rows if args.include_deleted else view.state.active
+    from orjson import dumps  # plain records are valid UTF-8 and finite, so it prints what output.json_bytes does
+
+    float16, embeddings = view.base.float16, args.embeddings
     for record in tracked(view.records(args.include_deleted), "exporting", total):
         if not record.scope:
-            yield output.json_bytes(record_fields(record, view.base.float16, args.embeddings))
+            yield dumps(record_fields(record, float16, embeddings))
 
 
 def _events(view: View, args: Arguments, read: EventRead) -> Iterator[bytes]:

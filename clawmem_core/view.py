@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from clawmem_core.storage.ops import EventRow, ValueRow
 
 FORMAT = "1.0"
+BLOCK = 256  # records read at a time when all are
 
 
 class View:
@@ -106,11 +107,11 @@ class View:
         if id in overlay.dropped or id < 0:
             return None
         row = self.base.row_of(id)
-        return None if row < 0 else self._base_record(row, id)
+        return None if row < 0 else self._overlaid(self.base.record(row))
 
-    def _base_record(self, row: int, id: int) -> Record:
-        record = self.base.record(row)
-        overlay = self.overlay
+    def _overlaid(self, record: Record) -> Record:
+        """A record of the base with what the log changed of it."""
+        overlay, id = self.overlay, record.id
         if id in overlay.deleted:
             record.deleted = True
         elif id in overlay.undeleted:
@@ -123,16 +124,18 @@ class View:
         overlay = self.overlay
         later = sorted(overlay.records)
         at = 0
-        for row in range(self.base.count):
-            id = self.base.id_at(row)
-            while at < len(later) and later[at] < id:
-                yield from self._shown(overlay.records[later[at]], include_deleted)
-                at += 1
-            if at < len(later) and later[at] == id:
-                yield from self._shown(overlay.records[id], include_deleted)
-                at += 1
-            elif id not in overlay.dropped:
-                yield from self._shown(self._base_record(row, id), include_deleted)
+        for start in range(0, self.base.count, BLOCK):
+            for record in self.base.records_of(start, min(start + BLOCK, self.base.count)):
+                while at < len(later) and later[at] < record.id:
+                    yield from self._shown(overlay.records[later[at]], include_deleted)
+                    at += 1
+                if at < len(later) and later[at] == record.id:
+                    yield from self._shown(overlay.records[record.id], include_deleted)
+                    at += 1
+                elif record.id not in overlay.dropped:
+                    record = self._overlaid(record)
+                    if include_deleted or not record.deleted:
+                        yield record
         for id in later[at:]:
             yield from self._shown(overlay.records[id], include_deleted)
 

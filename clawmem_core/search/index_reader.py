@@ -10,6 +10,8 @@ answers from that (`epoch` counts how often). Without `rebuild` every failure is
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from clawmem_core.errors import DamagedError, StorageError
 from clawmem_core.model import Record
 from clawmem_core.search import index_format as form
@@ -360,6 +362,40 @@ class IndexReader(IndexTables):
         )
         found.key, found.source_id, found.scope = self.key(row), self.source_id(row), self.scope(row)
         found.vector, found.activation, found.deleted = self.vector(row), self.activation(row), self.deleted(row)
+        return found
+
+    @healing
+    def records_of(self, start: int, stop: int) -> list[Record]:
+        """The records of rows start..stop: as `record` gives them, read together."""
+        sections, name = self.sections, self._name
+
+        def column(section: str, default: Any) -> Sequence[Any]:
+            if sections.section(section) is None:
+                return [default] * (stop - start)
+            return sections.values(section, start, stop).tolist()
+
+        def texts(section: str) -> list[str]:
+            if sections.section(section) is None:
+                return [""] * (stop - start)
+            ends = sections.values(f"{section}.o", start, stop + 1).tolist()
+            data = bytes(sections.values(section, ends[0], ends[-1]))
+            return [data[low - ends[0] : high - ends[0]].decode() for low, high in pairwise(ends)]
+
+        ids = sections.values("id", start, stop).tolist() if sections.section("id") else range(start, stop)
+        vectors, size = self.stored_vectors(range(start, stop)), self.vector_bytes
+        found = []
+        columns = zip(
+            ids, texts("text"), column("time", 0.0), column("chan", 0), column("session", 0), column("tag", 0),
+            texts("key"), texts("src_id"), column("scope", 0), column("act", 1.0), column("flags", 0), strict=True,
+        )  # fmt: skip
+        for at, (id, text, time, channel, session, tags, key, source_id, scope, weight, flags) in enumerate(columns):
+            record = Record(id, text, time, name("chans", channel), name("ses", session), name("tags", tags))
+            record.key, record.source_id, record.activation = key, source_id, weight
+            record.scope = self.scope_key(scope) if scope else b""
+            record.deleted = bool(flags & form.IS_DELETED)
+            if not flags & form.HAS_NO_VECTOR:
+                record.vector = vectors[at * size : at * size + size]
+            found.append(record)
         return found
 
     @healing
