@@ -8,4 +8,4 @@ export OPENBLAS_NUM_THREADS=1
 ruff check .
 ruff format --check .
 mypy
-exec python -m pytest "$@"
+exec python -m pytest -n auto --dist worksteal "$@"
