@@ -6,12 +6,14 @@ import os
 
 import numpy as np
 
+from clawmem_core.contract.event_row import first_version
 from clawmem_core.integrity.keys import SecretKey
 from clawmem_core.integrity.signing import Signing
 from clawmem_core.model import StoreConfig
 from clawmem_core.storage import fs, hdf5_file, schema
 from clawmem_core.storage.columns import Columns, TextColumn, VectorColumn, norms_of
-from clawmem_core.storage.ops import Alias, Entity, EventRow, Relation, Session, ValueRow
+from clawmem_core.storage.ops import Alias, Entity, Relation, Session, ValueRow
+from tests.core.contract.events import fact
 
 DIM = 4
 
@@ -46,10 +48,7 @@ def columns(count: int = 20, *, dim: int = DIM, float16: bool = True, width: int
         made.entity_rows = [Entity(0, "Ada", "person", 1), Entity(1, "Engine", "thing")]
         made.relation_rows = [Relation(0, 1, "wrote about", 0.5, 1.7e9)]
         made.alias_rows = [Alias("ada l.", 0), Alias("the engine", 1)]
-        made.events = [
-            EventRow(label=1, status=2, trust=1, record_id=18, valid_from=1.7e9, recorded_from=5, event_id=b"e" * 32,
-                     scope_key=b"k" * 32, payload=b'{"a":1}', source_event="x", actor="me")
-        ]  # fmt: skip
+        made.events = [first_version(fact(), record_id=18, recorded=5, actor="me")]
         made.values = [ValueRow(b"v" * 32, b"k" * 32, "wrong", "me", 7)]
         made.audit = b"a" * 72 + b"b" * 72
     return made

@@ -59,6 +59,14 @@ def test_clean(by_hand: ByHand, store: str, key: SecretKey, tmp_path: Path) -> N
     by_hand(path, key.public.hex)
 
 
+def test_runs_without_end_take_no_memory(by_hand: ByHand, store: str, key: SecretKey) -> None:
+    """The number of ids is bounded by the leaves before any is made."""
+    with h5py.File(store, "r+", locking=False) as file:
+        EDITS["id runs without end"][0](file)
+    with pytest.raises(AssertionError):
+        by_hand(store, key.public.hex)
+
+
 def random_edit(dice: random.Random) -> Edit:
     """A change that may or may not mean something."""
 

@@ -247,7 +247,7 @@ MATRIX: dict[str, tuple[Tamper, str, Tamper, str]] = {
     "graph edit": (by_h5py(set_row("entity_names", 0, b"Eve", "knowledge_graph")), "graph-changed",
                    by_bytes(b"Engine", b"engine"), "graph-changed"),
     "event edit": (by_h5py(set_row("statuses", 0, 3, "events")), "events-changed",
-                   by_bytes(b'{"a":1}', b'{"a":2}'), "events-changed"),
+                   by_bytes(b"likes tea", b"likes gin", last=True), "events-changed"),
     "audit edit": (by_h5py(replace("audit/lines", np.zeros((1, 72), "u1"))), "audit-changed",
                    by_bytes(b"b" * 72, b"b" * 71 + b"c"), "audit-changed"),
     "signature strip": (by_h5py(replace("integrity", None), attribute("signed", np.int64(0))), "unsigned",
