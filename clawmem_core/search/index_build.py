@@ -24,8 +24,10 @@ from clawmem_core.storage.columns import Columns, TextColumn
 Array = npt.NDArray[Any]
 
 BLOCK = 8192  # rows of vectors and texts handled at a time
+IN_CACHE = 512  # rows of vectors worked on at a time
 SAMPLED = 8192  # rows the scale of the int8 vectors is taken from
 QUANTILE = 0.9999  # of the absolute values of normalised vectors; what is larger is clipped
+LEAST_SQUARE, MOST_SQUARE = 1e-20, 1e30  # squared lengths that float32 holds well
 EXACT_FLOAT32 = 1 << 24  # whole numbers below are exact in float32
 
 
@@ -203,32 +205,38 @@ def scale_of(columns: Columns) -> float:
 def normalised(vectors: Array) -> Array:
     """Rows of unit length as float32; a row of zeros stays."""
     wide = vectors.astype(np.float32)
-    peak = np.abs(wide).max(axis=1, keepdims=True)
-    peak[peak == 0] = 1.0
-    wide /= peak  # squares of float32 values may leave its range
-    wide /= np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None].clip(1e-30)
+    with np.errstate(over="ignore"):
+        squares = np.einsum("ij,ij->i", wide, wide)
+    if len(squares) and not (squares.min() > LEAST_SQUARE and squares.max() < MOST_SQUARE):
+        peak = np.abs(wide).max(axis=1, keepdims=True)
+        peak[peak == 0] = 1.0
+        wide /= peak  # squares of float32 values may leave its range
+        squares = np.einsum("ij,ij->i", wide, wide)
+    wide *= (1.0 / np.sqrt(squares.clip(1e-30)))[:, None]
     return wide
 
 
 def fingerprints(small: Array) -> Array:
-    """Product of each int8 row with the fixed odd row, int32."""
+    """Product of each row of int8 values, in any type, with the fixed odd row, int32."""
     dim = small.shape[1]
     odd = np.frombuffer(form.fingerprint_row(dim), np.int8)
     kind = np.float32 if dim * 127 * 127 < EXACT_FLOAT32 else np.float64
-    prints: Array = (small.astype(kind) @ odd.astype(kind)).astype(np.int32)
+    prints: Array = (small.astype(kind, copy=False) @ odd.astype(kind)).astype(np.int32)
     return prints
 
 
 def quantised(vectors: Array, step: float, totals: Totals) -> Array:
-    """Rows as int8 multiples of `step` of their unit vectors; adds the error to the totals."""
+    """Rows as int8 multiples of `step` of their unit vectors, as float32; adds the error to the totals."""
     unit = normalised(vectors)
-    small = np.rint(unit / np.float32(step)).clip(-127, 127)
+    small: Array = unit * np.float32(1.0 / step)
+    np.rint(small, out=small)
+    np.clip(small, -127, 127, out=small)
     unit -= small * np.float32(step)
-    errors = np.einsum("ij,ij->i", unit, unit, dtype=np.float64)
-    totals.error_square += float(errors.sum())
+    errors = np.einsum("ij,ij->i", unit, unit)
+    totals.error_square += float(errors.sum(dtype=np.float64))
     if len(errors):
         totals.error_max = max(totals.error_max, float(errors.max()) ** 0.5)
-    return small.astype(np.int8)
+    return small
 
 
 def write_vectors(columns: Columns, file: IndexFile, live: Array, totals: Totals, step: float) -> None:
@@ -242,11 +250,17 @@ def write_vectors(columns: Columns, file: IndexFile, live: Array, totals: Totals
     prints = np.zeros(columns.count, np.int32)
     with file.section("vec"):
         for start in range(0, columns.count, BLOCK):
-            chosen = with_vector[start : start + BLOCK]
-            small = np.zeros((len(chosen), dim), np.int8)
-            small[chosen] = quantised(columns.embeddings.read(start, start + BLOCK)[chosen], step, totals)
-            prints[start : start + BLOCK] = fingerprints(small)
-            file.write(small)
+            block = columns.embeddings.read(start, start + BLOCK)
+            for low in range(0, len(block), IN_CACHE):
+                part, first = block[low : low + IN_CACHE], start + low
+                chosen = with_vector[first : first + len(part)]
+                if chosen.all():
+                    small = quantised(part, step, totals)
+                else:
+                    small = np.zeros((len(part), dim), np.float32)
+                    small[chosen] = quantised(part[chosen], step, totals)
+                prints[first : first + len(part)] = fingerprints(small)
+                file.write(small.astype(np.int8))
     file.put("fp", prints)
 
 

@@ -17,14 +17,21 @@ import numpy.typing as npt
 from clawmem_core.search import index_format as form
 from clawmem_core.search.index_writer import IndexFile
 from clawmem_core.search.ranking import K1, B
-from clawmem_core.search.tokenizer import STOPWORD_MARK, Tokenizer
+from clawmem_core.search.tokenizer import STOPWORD_MARK, Tokenizer, split
 
 Array = npt.NDArray[Any]
 
 SEGMENT_ROWS = 131_072
 SEGMENT_TOKENS = 8_000_000
 READ = 1024  # texts read at a time
+KEPT_WORD = 64  # characters up to which a word is looked up rather than cut up again
+MARK = "="  # stands for the end of a text among its words; no word has this character
 ESCAPE = 255  # in `tf`: look the frequency up in `tfx`
+
+
+_UNUSED = "\x1f"  # an ASCII character that hardly a text has; separates words like a blank
+_END = f" {_UNUSED} "
+_MARKING = "".join(MARK if char == _UNUSED else char if split(char) else " " for char in map(chr, range(128)))
 
 
 class Texts(Protocol):
@@ -42,11 +49,32 @@ class Neighbours(Protocol):
     following: Array
 
 
-class Vocabulary(dict[str, int]):
-    """Token -> number in order of first appearance."""
+class Words(dict[str, int]):
+    """Word in its own case -> number, with the tokens that each gives: those of a document and its stopword. MARK is 0.
 
-    def __missing__(self, token: str) -> int:
-        number = self[token] = len(self)
+    Long words are numbered anew wherever they occur, so that the keys stay small. `lengths`: document tokens of a word;
+    `starts`: where its tokens start in `tokens`, one more than words; `vocabulary`: token -> number.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self.tokenizer = tokenizer
+        self.vocabulary: dict[str, int] = {}
+        self.tokens = array("I")
+        self.lengths, self.starts = array("I", [0]), array("Q", [0, 0])
+        self[MARK] = 0
+
+    def __missing__(self, word: str) -> int:
+        number = len(self.lengths)
+        found = self.tokenizer.word(word)
+        self.lengths.append(len(found))
+        if (folded := word.casefold()) in self.tokenizer.dropped:
+            found = (*found, STOPWORD_MARK + folded)
+        numbers = self.vocabulary
+        self.tokens.extend([numbers.setdefault(token, len(numbers)) for token in found])
+        self.starts.append(len(self.tokens))
+        if len(word) <= KEPT_WORD:
+            self[word] = number
         return number
 
 
@@ -58,49 +86,72 @@ class Postings:
 
 
 class Collector:
-    """Gathers the tokens of rows until a segment is full."""
+    """Gathers the words of rows until a segment is full."""
 
     def __init__(self, tokens: Tokenizer) -> None:
-        self.tokens = tokens
-        self.vocabulary = Vocabulary()
-        self.flat = array("I")
+        self.words = Words(tokens)
         self.rows: list[int] = []
-        self.sizes: list[int] = []
-        self.lengths: list[int] = []
+        self._numbers: list[Array] = []
+        self._tokens = 0
 
     @property
     def full(self) -> bool:
         """Whether a new segment should begin."""
-        return len(self.rows) >= SEGMENT_ROWS or len(self.flat) >= SEGMENT_TOKENS
+        return len(self.rows) >= SEGMENT_ROWS or self._tokens >= SEGMENT_TOKENS
 
-    def add(self, row: int, text: str) -> None:
-        """Tokens of the text of a row; rows come in ascending order."""
-        document = self.tokens.document(text)
-        stopwords = self.tokens.stopwords(text)
-        self.rows.append(row)
-        self.lengths.append(len(document))
-        self.sizes.append(len(document) + len(stopwords))
-        self.flat.extend(map(self.vocabulary.__getitem__, document))
-        if stopwords:
-            self.flat.extend(map(self.vocabulary.__getitem__, stopwords))
+    def add(self, rows: Sequence[int], texts: Sequence[str]) -> None:
+        """Words of the texts of some rows; rows come in ascending order."""
+        if texts:
+            words = marked(texts)
+            numbers = np.fromiter(map(self.words.__getitem__, words), np.uint32, len(words))
+            starts = np.frombuffer(self.words.starts, np.uint64)
+            self._tokens += int((starts[1:] - starts[:-1])[numbers].sum())
+            self._numbers.append(numbers)
+            self.rows += rows
 
-    def postings(self) -> Postings:
-        """The lists of everything added."""
-        encoded = [word.encode() for word in self.vocabulary]
+    def postings(self) -> tuple[Postings, Array]:
+        """The lists of everything added, and the length of each row in tokens, int64."""
+        words = self.words
+        numbers = np.concatenate(self._numbers) if self._numbers else np.zeros(0, np.uint32)
+        places = np.cumsum(numbers == 0)  # the word at `at` is of the places[at]-th text, MARK of the one after it
+        count = len(self.rows)
+        lengths = np.bincount(places, np.frombuffer(words.lengths, np.uint32)[numbers], count + 1)[:count]
+        encoded = [token.encode() for token in words.vocabulary]
         order = sorted(range(len(encoded)), key=encoded.__getitem__)
         rank = np.empty(len(encoded), np.int64)
         rank[order] = np.arange(len(encoded))
-        count = max(1, len(self.rows))
-        keys = rank[np.frombuffer(self.flat, np.uint32)] if len(self.flat) else np.zeros(0, np.int64)
-        keys *= count
-        keys += np.repeat(np.arange(len(self.sizes)), self.sizes)
+        tokens = rank[np.frombuffer(words.tokens, np.uint32)] if words.tokens else np.zeros(0, np.int64)
+        keys = self._keys(numbers, places, tokens)
         keys.sort()
         first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.zeros(0, np.int64)
         frequencies = np.diff(np.append(first, len(keys)))
         keys = keys[first]
-        starts = np.searchsorted(keys, np.arange(len(encoded) + 1) * count)
-        rows = np.array(self.rows, np.int64)[keys % count] if len(keys) else keys
-        return Postings([encoded[at] for at in order], starts, rows, frequencies)
+        starts = np.searchsorted(keys, np.arange(len(encoded) + 1) * max(1, count))
+        rows = np.array(self.rows, np.int64)[keys % max(1, count)] if len(keys) else keys
+        return Postings([encoded[at] for at in order], starts, rows, frequencies), lengths.astype(np.int64)
+
+    def _keys(self, numbers: Array, places: Array, tokens: Array) -> Array:
+        """token * texts + text of every occurrence of a token."""
+        starts = np.frombuffer(self.words.starts, np.uint64).astype(np.int64)
+        sizes = np.diff(starts)
+        first = np.append(tokens, 0)[starts[:-1]] * len(self.rows)  # nearly every word gives one token
+        held = sizes[numbers] > 0
+        parts = [first[numbers[held]] + places[held]]
+        several = np.flatnonzero(sizes[numbers] > 1)
+        if len(several):
+            more = sizes[numbers[several]] - 1
+            inside = np.arange(int(more.sum())) - np.repeat(np.cumsum(more) - more, more)
+            at = np.repeat(starts[numbers[several]] + 1, more) + inside
+            parts.append(tokens[at] * len(self.rows) + np.repeat(places[several], more))
+        return np.concatenate(parts)
+
+
+def marked(texts: Sequence[str]) -> list[str]:
+    """The words of all texts in order, MARK after each text."""
+    joined = _END.join(texts) + _END
+    if joined.isascii() and joined.count(_UNUSED) == len(texts):
+        return joined.translate(_MARKING).split()
+    return [word for text in texts for word in (*split(text), MARK)]
 
 
 def build_segments(
@@ -111,13 +162,12 @@ def build_segments(
     collector = Collector(tokens)
     for start in range(low, rows.count, READ):
         stop = min(start + READ, rows.count)
-        for row, text in enumerate(texts.texts(start, stop), start):
-            if wanted[row]:
-                collector.add(row, text)
+        chosen = np.flatnonzero(wanted[start:stop]).tolist()
+        found = texts.texts(start, stop)
+        collector.add([start + at for at in chosen], [found[at] for at in chosen])
         if collector.full or stop == rows.count:
-            lengths[collector.rows] = collector.lengths
-            heads = HeadRange(low, stop, rows, lengths, neighbour)
-            write_segment(file, collector.postings(), heads)
+            postings, lengths[collector.rows] = collector.postings()
+            write_segment(file, postings, HeadRange(low, stop, rows, lengths, neighbour))
             collector, low = Collector(tokens), stop
 
 
@@ -125,9 +175,9 @@ def write_scattered(file: IndexFile, tokens: Tokenizer, texts: Texts, chosen: Ar
     """Write one segment of some rows, ascending, wherever they are."""
     collector = Collector(tokens)
     for row in chosen.tolist():
-        collector.add(row, texts.texts(row, row + 1)[0])
-    lengths[chosen] = collector.lengths
-    write_segment(file, collector.postings(), None)
+        collector.add([row], texts.texts(row, row + 1))
+    postings, lengths[chosen] = collector.postings()
+    write_segment(file, postings, None)
     file.put("owned", chosen.astype(np.uint32), file.segments)
 
 

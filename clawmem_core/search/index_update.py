@@ -221,7 +221,7 @@ def _vectors(old: IndexReader, columns: Columns, rows: Rows, change: Change, fil
     for row in change.fresh.tolist():
         small = np.zeros((1, dim), np.int8)
         if has_vector[row]:
-            small = quantised(columns.embeddings.read(row, row + 1), old.step, totals)
+            small = quantised(columns.embeddings.read(row, row + 1), old.step, totals).astype(np.int8)
         patches[row * dim] = small.tobytes()
         prints[row] = fingerprints(small)[0]
     added = np.zeros((columns.count - old.count, dim), np.int8)
