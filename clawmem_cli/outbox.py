@@ -41,5 +41,6 @@ def _drain(args: Arguments, released: list[str]) -> int:
     aside = len(answer["quarantined"])
     if aside:
         total = aside + answer["saved"] + answer["exists"] + answer["pending"]
-        raise PartialError(refused=aside, total=total, hint="see `clawmem outbox list`; `outbox retry` tries again")
+        hint = "see `clawmem outbox list`; `outbox retry` tries again"
+        raise PartialError(refused=aside, total=total, done="taken in", hint=hint)
     return 0

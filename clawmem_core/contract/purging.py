@@ -68,7 +68,7 @@ class Plan:
         for row in self.versions:
             event = parse_json(row.payload)
             texts.update(event[name] for name in _TEXTS if event.get(name))
-        self.outbox = _waiting(Outbox(view.paths), texts, set(self.events))
+        self.outbox = _waiting(Outbox(view.paths), wanted, texts, set(self.events))
         self.quarantine = [os.path.basename(path) for path in view.paths.quarantined()]
 
     def _ids(self, versions: Iterable[EventRow], wanted: Selection, key: bytes | None) -> set[int]:
@@ -89,9 +89,9 @@ class Plan:
         found: set[int] = set()
         for kind, names, table in (("event", wanted.events, by_event), ("session", wanted.sessions, by_session)):
             for name in names:
-                if name not in table:
+                if name not in table and not _waits(Outbox(self.view.paths), wanted, name):
                     raise NotFoundError(kind=kind, id=name)
-                found |= table[name]
+                found |= table.get(name, set())
         for id in wanted.records:
             if (id not in every) if key is not None else (self.view.find(id) is None):
                 raise NotFoundError(kind="record", id=id)
@@ -116,24 +116,51 @@ class Plan:
         return sha256_hex(canonical_text({"plan": self.document(), "state": seen}))
 
 
-def _waiting(outbox: Outbox, texts: set[str], ids: set[str]) -> list[str]:
-    """Files of the outbox and its quarantine that hold one of the ids or telling texts; unreadable ones count too."""
+def _waiting(outbox: Outbox, wanted: Selection, texts: set[str], ids: set[str]) -> list[str]:
+    """Files of the outbox and its quarantine that are wanted themselves, or hold one of the ids or telling texts.
+
+    Unreadable ones count too.
+    """
     telling = [text for text in texts if len(text) >= _TELLING]
     found = []
+    for place, fields in _files(outbox):
+        strings = [value for value in (fields or {}).values() if isinstance(value, str)]
+        if (
+            fields is None
+            or _claims(fields, wanted)
+            or ids.intersection(strings)
+            or any(text in string for text in telling for string in strings)
+        ):
+            found.append(place)
+    return found
+
+
+def _waits(outbox: Outbox, wanted: Selection, name: str) -> bool:
+    """True if a wanted session or event has files that wait, though the store has nothing of it."""
+    return any(fields and name in _claims(fields, wanted) for _, fields in _files(outbox))
+
+
+def _claims(fields: Mapping[str, Any], wanted: Selection) -> list[str]:
+    """By which session and event id a waiting event is wanted, whether or not it is a sound one; [] if it is not."""
+    if wanted.scope is not None and any(fields.get(name) != value for name, value in wanted.scope.items()):
+        return []
+    claimed = [(fields.get("externalSessionId"), wanted.sessions)]
+    claimed += [(fields.get(name), wanted.events) for name in ("eventId", "factId")]
+    everything = wanted.scope is not None and not (wanted.sessions or wanted.events or wanted.records)
+    return [name for name, names in claimed if isinstance(name, str) and (everything or name in names)]
+
+
+def _files(outbox: Outbox) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Each file that waits or is in quarantine with the object in it; None where it cannot be read as one."""
     for folder, names in (("", outbox.names()), ("quarantine", outbox.quarantined())):
         for name in names:
             place = os.path.join(folder, name)
             try:
-                fields = outbox.parse(place)
+                yield place, outbox.parse(place)
             except ClawmemError as problem:
                 if problem.exit != 2:
                     raise
-                found.append(place)
-                continue
-            strings = [value for value in fields.values() if isinstance(value, str)]
-            if ids.intersection(strings) or any(text in string for text in telling for string in strings):
-                found.append(place)
-    return found
+                yield place, None
 
 
 def dry_run(path: str, wanted: Selection) -> dict[str, Any]:

@@ -140,6 +140,35 @@ def test_a_scope_limits_what_can_go(path: Path) -> None:
         assert [1] == [record.id for record in view.records()]
 
 
+def test_turns_that_wait_go_by_session_id_and_scope(path: Path) -> None:
+    """Also those the store never had, and those in quarantine; not another session's, nor another scope's."""
+    outbox = Outbox(StorePaths(path))
+    other = OTHER_SCOPES["profileId"]
+    turns = [
+        episode("waits", sourceEventId="w1"),
+        episode("waits elsewhere", sourceEventId="w2", **other),
+        episode("waits in another session", externalSessionId="session-2"),
+        {**episode("forged", sourceEventId="w3"), "userText": "not what was said"},
+    ]
+    with outbox.locked(create=True):
+        names = [outbox.put(turn) for turn in turns]
+        outbox.set_aside(names[3], errors.InvalidInputError(field="x", detail="forged"))
+    aside = f"quarantine/{names[3]}"
+
+    def planned(**wanted: Any) -> list[str]:
+        return list(dry_run(str(path), Selection(**wanted))["outbox"])
+
+    assert [names[0], aside] == planned(sessions=["session-1"], scope=SCOPE)
+    assert [*names[:2], aside] == planned(sessions=["session-1"])
+    assert [names[2]] == planned(events=[turns[2]["eventId"]])
+    assert [names[0], names[2], aside] == planned(scope=SCOPE)
+    assert [] == planned()
+    with pytest.raises(errors.NotFoundError):
+        planned(sessions=["session-2"], scope=other)
+    purge(path, Selection(sessions=["session-1"], scope=SCOPE))
+    assert (names[1:3], []) == (outbox.names(), outbox.quarantined())
+
+
 def test_a_signed_store_needs_its_key_first(path: Path, tmp_path: Path) -> None:
     """Refused before anything is removed."""
     fill(path)
