@@ -51,9 +51,10 @@ class PureExecutor:
     # ------------------------------------------------------------ vectors
 
     def cosine(self, vector: Vector, stored: bytes | memoryview) -> float:
-        """Exact cosine with a stored vector, rounded."""
+        """Exact cosine with a stored vector, rounded; 0 with one of zeros, which only a damaged file holds."""
         row = memoryview(self._wide.pack(*self._stored.unpack(stored))).cast("d")
-        return ranking.rounded_score(simd.dot(vector.wide, row) / (vector.norm * sqrt(simd.dot(row, row))))
+        length = vector.norm * sqrt(simd.dot(row, row))
+        return ranking.rounded_score(simd.dot(vector.wide, row) / length) if length else 0.0
 
     def vector(self, values: Sequence[float]) -> Vector:
         """A query vector made ready."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import random
@@ -100,6 +101,10 @@ def damaged_json(data: bytes, rng: random.Random) -> bytes:
     return damaged(text, rng) if rng.random() < 0.2 else text
 
 
+def _value(rng: random.Random) -> Any:
+    return copy.deepcopy(rng.choice(_VALUES))  # what is put in may be changed in its turn
+
+
 def _change(value: Any, rng: random.Random) -> Any:
     if isinstance(value, dict) and value and rng.random() < 0.9:
         key = rng.choice(sorted(value))
@@ -107,14 +112,14 @@ def _change(value: Any, rng: random.Random) -> Any:
         if how == 0:
             del value[key]
         elif how == 1:
-            value[rng.choice(("x", "__proto__", "id", "", "é" * 50))] = rng.choice(_VALUES)
+            value[rng.choice(("x", "__proto__", "id", "", "é" * 50))] = _value(rng)
         else:
-            value[key] = _change(value[key], rng) if rng.random() < 0.4 else rng.choice(_VALUES)
+            value[key] = _change(value[key], rng) if rng.random() < 0.4 else _value(rng)
         return value
     if isinstance(value, list) and value and rng.random() < 0.7:
-        value[rng.randrange(len(value))] = rng.choice(_VALUES)
+        value[rng.randrange(len(value))] = _value(rng)
         return value
-    return rng.choice(_VALUES)
+    return _value(rng)
 
 
 # ---------------------------------------------------------------- HDF5
