@@ -12,7 +12,7 @@ from clawmem_core import clock
 from clawmem_core.contract.digest import sha256_digest
 from clawmem_core.contract.event_row import recalled_memory
 from clawmem_core.contract.render import QUERY_CAP, bounded_text, format_fenced_memories, format_recalled_memories
-from clawmem_core.errors import ClawmemError, DeadlineError, UsageError
+from clawmem_core.errors import ClawmemError, DamagedError, DeadlineError, UsageError
 from clawmem_core.times import format_rfc3339
 from clawmem_core.view import open_view
 
@@ -34,6 +34,8 @@ USUAL_MEMORIES = 8
 LEAST_MS, MOST_MS = 50, 30_000
 _REPEAT = 0.01  # seconds after which an alarm that a library swallowed rings again
 PLAIN_LABEL = "RECORD"  # of a memory that is no event
+#: what takes away entries that were on record: a fact that the log took back would be told as if it held
+_HALF = ("log-header-bad", "log-mark-broken", "log-corrupt")
 
 
 def run_search(args: Arguments, vector: Any, options: SearchOptions) -> int:
@@ -113,9 +115,13 @@ def _in_time(args: Arguments, read: EventRead | None, vector: Any, text: str | N
     end = clock.monotonic() + seconds
     try:
         lock_timeout = min(args.lock_timeout, seconds)
-        return _interrupted(
+        answer, reports = _interrupted(
             lambda: _answer(args, read, vector, text, options, lock_timeout), end, milliseconds
         )  # fmt: skip
+        for report in reports:
+            if report.code in _HALF:
+                raise DamagedError(path=args.path, detail=report.message)
+        return answer, reports
     except ClawmemError as problem:
         if args.strict or problem.exit == UsageError.exit:
             raise

@@ -87,9 +87,9 @@ PATTERNS: Final = (
     ),
     Pattern(
         "assign", "assign", "value given to a word for a secret",
-        r"(?i)(?<![a-z])(?:password|passwd|passphrase|pwd|secret|token|client[ _-]?secret"
+        r"(?i)(?:(?<![a-z])|(?-i:(?<=[a-z])(?=[A-Z])))(?:password|passwd|passphrase|pwd|secret|token|client[ _-]?secret"
         r"|(?:api|access|private|secret)[ _-]?key)"
-        r"[\"'`]?\s{0,4}(?::=|=>|[:=]|(?<=\s)is(?=\s))\s{0,4}" + _VALUE,
+        r"[\"'`]?\s{0,4}(?::=|=>|[:=]|(?<=\s)is(?=[\s:]):?)\s{0,4}" + _VALUE,
     ),
     Pattern(
         "env", "env", "environment variable with its value",

@@ -168,6 +168,23 @@ def test_bad_command_lines(commands: Commands, words: tuple[str, ...]) -> None:
     assert (2, b"") == (answer.code, answer.out), answer
 
 
+@pytest.mark.parametrize("at", [0, 552])  # in the header; in the first of two entries
+def test_a_damaged_log_gives_no_half_answer(commands: Commands, at: int) -> None:
+    """What the log took back is not told as if it held; --strict fails. Without a deadline it is a warning."""
+    id = stored(commands, "MEMORY_FACT", "file")
+    commands("retract", "--scope", commands.own, "--fact", id)
+    commands("save", stdin=fact("zebra crossing", sourceEventId="other"))
+    log = commands.folder / "m.h5.wal"
+    data = bytearray(log.read_bytes())
+    data[at : at + 4] = b"\xa5" * 4
+    log.write_bytes(data)
+    words = ("search", "--query", "zebra", "--scope", commands.own)
+    assert commands(*words).warnings
+    answer = commands(*words, "--deadline-ms", "30000")
+    assert (0, b"[]\n", ["degraded"]) == (answer.code, answer.out, [one["code"] for one in answer.warnings])
+    assert 13 == commands(*words, "--deadline-ms", "30000", "--strict").code
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"agentId":"a"}', b'{"agentId":"a","agentId":"b"}', b"\xff"])
 def test_bad_scope_files(commands: Commands, content: bytes) -> None:
     """A scope that is not whole is none; so is a decision that denies."""

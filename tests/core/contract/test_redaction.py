@@ -133,6 +133,10 @@ def test_entropy() -> None:
         ("   at app.main (app.js:10:5)", "[redacted:output]"),
         ("nothing to hide: [redacted:jwt]", "nothing to hide: [redacted:jwt]"),
         ("token: [redacted:jwt]", "token: [redacted:jwt]"),
+        ("My API key is: abcd1234", "My API key is: [redacted:assign]"),
+        ('"accessToken": "abcd 1234"', '"accessToken": "[redacted:assign]"'),
+        ("dbPassword=abcd1234", "dbPassword=[redacted:assign]"),
+        ("the token is: ok", "the token is: ok"),
     ],
 )
 def test_examples(text: str, expected: str) -> None:
