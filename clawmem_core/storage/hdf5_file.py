@@ -3,7 +3,8 @@
 h5py reports success in some cases where its file object raised while writing, and a full disk can crash the interpreter
 when HDF5 writes to a path by itself. So a write that fails is recorded, HDF5 is left to finish on whatever it has, and
 the error is raised after the file is closed. A read that fails in a file open for reading raises at once, which h5py
-passes on: bytes that could not be read are never taken for zeros.
+passes on: bytes that could not be read are never taken for zeros. HDF5 1.14 walks for ever in a damaged global heap, so
+such a heap is shown to it as no heap at all.
 
 Invariants: no read or write fails without StorageError, and it names the file as the caller knows it; whatever h5py
 raises on a damaged file leaves here as DamagedError or NotAStoreError, naming the file and the object.
@@ -21,10 +22,30 @@ from clawmem_core.errors import ClawmemError, DamagedError, NotAStoreError, Stor
 from clawmem_core.storage import fs
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
+HEAP = b"GCOL"  # signature of a global heap collection, where strings of varying length lie
+LEAST_HEAP = 4096
 #: what every HDF5 since 1.10 reads; headers of this version carry checksums
 VERSIONS = ("v110", "v110")
 #: what h5py raises for a file that is not what it says; MemoryError: a length nobody can mean
 FAULTS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError, MemoryError, AttributeError)
+
+
+def _endless(data: bytes) -> bool:
+    """Whether this is a global heap collection in which HDF5 would walk for ever: an object that takes no room.
+
+    HDF5 file format § III.E: 16 bytes of head, then objects: u16 index, u16 references, 4 bytes, u64 size, and the data
+    padded to 8 bytes. Index 0 is the free space at the end, whose size covers its head.
+    """
+    version, size = data[4:8], int.from_bytes(data[8:16], "little")
+    if version != b"\1\0\0\0" or size < LEAST_HEAP:
+        return False
+    at, end = 16, min(size, len(data))
+    while at + 16 <= end:
+        length = int.from_bytes(data[at + 8 : at + 16], "little")
+        if data[at : at + 2] == b"\0\0":
+            return length == 0
+        at += 16 + (length + 7) // 8 * 8
+    return False
 
 
 class _FileObject:
@@ -60,6 +81,8 @@ class _FileObject:
             if not self.writing:
                 raise known from None
         buffer[: len(data)] = data
+        if data[:4] == HEAP and _endless(data):
+            buffer[:4] = bytes(4)  # so that HDF5 refuses it
         if len(data) < wanted and self.error:
             buffer[len(data) :] = bytes(wanted - len(data))
             return wanted

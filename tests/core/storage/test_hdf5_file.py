@@ -119,3 +119,27 @@ def test_speed_equals_writing_by_path(tmp_path: Path) -> None:
     ours = time.perf_counter() - start
     fs.close(fd)
     assert ours < 5 * by_path + 0.05
+
+
+def test_damaged_heap_does_not_hang(tmp_path: Path) -> None:
+    """Free space of no size in the global heap, in which HDF5 would walk for ever, is damage."""
+    path = tmp_path / "m.h5"
+    with h5py.File(path, "w") as file:
+        for number in range(5):
+            file.attrs[f"name {number}"] = "text " * number
+    data = bytearray(path.read_bytes())
+    at = data.find(hdf5_file.HEAP) + 16
+    while data[at : at + 2] != b"\0\0":
+        at += 16 + (int.from_bytes(data[at + 8 : at + 16], "little") + 7) // 8 * 8
+    data[at + 8 : at + 16] = bytes(8)
+    path.write_bytes(data)
+    fd = fs.open_file(str(path))
+    try:
+        with (
+            hdf5_file.open_for_reading(fd, str(path)) as file,
+            pytest.raises(DamagedError),
+            hdf5_file.reading(str(path), "/"),
+        ):
+            dict(file.attrs)
+    finally:
+        fs.close(fd)
