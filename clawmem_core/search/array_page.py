@@ -1,4 +1,4 @@
-"""Pools, exact scores and fusion of one search over arrays, where the log adds and changes no rows.
+"""The page of one search over arrays, where the log adds and changes no rows.
 
 The commonest case of a long-lived process, so it makes as few calls as it can: one reading of stored vectors for both
 pools, no Python object for a row that is not shown.
@@ -13,13 +13,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from clawmem_core.model import Record, SearchHit
 from clawmem_core.search import fusion, ranking
+from clawmem_core.search.index_format import UnusableIndex
+from clawmem_core.search.index_reader import KEPT_NAMES, IndexReader
 from clawmem_core.search.numpy_executor import NumpyExecutor, words_of
 
 if TYPE_CHECKING:
     from clawmem_core.search.engine import Search
 
 Array = npt.NDArray[Any]
+
+
+def page(search: Search, executor: NumpyExecutor) -> list[SearchHit]:
+    """The hits of a search that asks for no more than its union holds."""
+    found = ranked(search, executor, search.request.k)
+    if search.request.explain:
+        return [search.hit(*row) for row in found]
+    memo = search.base.memo
+    shown = memo.get("shown") or memo.setdefault("shown", Shown(search.base))
+    changed, cosines, bm25 = search.overlay.activation, search.cosines, search.bm25
+    ideal = search.query.ideal if search.query is not None else 0.0
+    hits = []
+    for id, score, row in found:
+        record = shown.record(id, row)
+        if changed:
+            record.activation = changed.get(id, record.activation)
+        hits.append(SearchHit(id, score, ranking.similarity(cosines.get(row), bm25.get(row, 0.0), ideal), record))
+    return hits
 
 
 def ranked(search: Search, executor: NumpyExecutor, limit: int) -> list[tuple[int, float, int]]:
@@ -92,3 +113,39 @@ def _union(one: Array, other: Array) -> Array:
     first[:1] = True
     np.not_equal(both[1:], both[:-1], out=first[1:])
     return both[first]
+
+
+class Shown:
+    """What a page shows of rows, from whole columns, and strings that were decoded before."""
+
+    def __init__(self, base: IndexReader) -> None:
+        column = base.sections.column
+        self.base = base
+        self._ends = column("text.o")
+        self._times, self._weights = column("time"), column("act")
+        self._names: dict[tuple[str, int], str] = {}
+        tables = (("chans", "chan"), ("ses", "session"), ("tags", "tag"))
+        self._codes = [(table, column(name)) for table, name in tables]
+
+    def record(self, id: int, row: int) -> Record:
+        """The record of a row, as far as a hit shows it."""
+        if self._ends is None or self._times is None:
+            raise UnusableIndex("a section is missing")
+        text = self.base.sections.values("text", self._ends[row], self._ends[row + 1])
+        try:
+            chunk = str(text, "utf-8")
+        except UnicodeDecodeError:
+            chunk = self.base.text(row)  # raises what fits
+        names = [self._name(table, 0 if codes is None else codes[row]) for table, codes in self._codes]
+        found = Record(id, chunk, self._times[row], *names)
+        if self._weights is not None:
+            found.activation = self._weights[row]
+        return found
+
+    def _name(self, table: str, code: int) -> str:
+        found = self._names.get((table, code))
+        if found is None:
+            if len(self._names) >= KEPT_NAMES:
+                self._names.clear()
+            found = self._names[table, code] = self.base.string(table, code)
+        return found

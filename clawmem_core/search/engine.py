@@ -196,17 +196,17 @@ class Search:
         """The hits of the request, best first."""
         request = self.request
         if self._by_arrays():
-            from clawmem_core.search.array_page import ranked as ranked_arrays
+            from clawmem_core.search import array_page
 
-            return [self._hit(*found) for found in ranked_arrays(self, self.executor, request.k)]
+            return array_page.page(self, self.executor)
         vector_pool, keyword_pool = self._vector_pool(), self._keyword_pool()
         self.present = {"vector": bool(vector_pool), "keyword": bool(keyword_pool)}
         union = list(dict.fromkeys(vector_pool + keyword_pool))
         ranked, places = self._fused(union)
         if request.rerank is None and request.confidence is None and request.min_score is None:
-            hits = [self._hit(id, score, places[id]) for id, score in ranked[: request.k]]
+            hits = [self.hit(id, score, places[id]) for id, score in ranked[: request.k]]
         else:
-            hits = self._chosen([self._hit(id, score, places[id]) for id, score in ranked])
+            hits = self._chosen([self.hit(id, score, places[id]) for id, score in ranked])
         if len(hits) < request.k and self._more(vector_pool, keyword_pool, len(hits)):
             hits += self._rest(union, ranked[-1:], len(hits))
         return hits[: request.k]
@@ -266,7 +266,7 @@ class Search:
         hits: list[SearchHit] = []
         for id, score in ranking.continue_below(last, fused):
             if self._similarity(by_id[id]) >= self.least:
-                hits.append(self._hit(id, score, by_id[id]))
+                hits.append(self.hit(id, score, by_id[id]))
                 if found + len(hits) >= self.request.k:
                     break
         return hits
@@ -283,7 +283,7 @@ class Search:
         ideal = self.query.ideal if self.query is not None else 0.0
         return ranking.similarity(self._cosine_of(place), self._bm25_of(place), ideal)
 
-    def _hit(self, id: int, score: float, place: int) -> SearchHit:
+    def hit(self, id: int, score: float, place: int) -> SearchHit:
         """A row of the page."""
         first = self.base.count
         record = self.tail.records[place - first] if place >= first else self._shown(place, id)

@@ -73,8 +73,9 @@ def select(base: IndexReader, tail: Tail, request: SearchRequest) -> Selection:
     if gone is not None and base.active < base.count:
         masks.append(_of_codes(gone, lambda flags: not flags & form.IS_DELETED))
     mask = _both(masks, base.count)
-    passes = _predicate(request)
-    selection = Selection(mask, base.count, [at for at, record in enumerate(tail.records) if passes(record)])
+    passes = _predicate(request) if tail.records else None
+    later = [at for at, record in enumerate(tail.records) if passes(record)] if passes else []
+    selection = Selection(mask, base.count, later)
     return selection.without(tail.hidden) if tail.hidden else selection
 
 

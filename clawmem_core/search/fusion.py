@@ -23,13 +23,13 @@ def fused(
     `cosines`: float64, NaN for none, and `bm25`: float64; None for an arm that is absent, not both. `boosts`: None
     where all are 1. `sessions`: small whole numbers that tell sessions apart, -1 for none.
     """
-    parts = []
-    if cosines is not None:
-        parts.append(weights.vector * _unit(cosines))
-    if bm25 is not None:
-        parts.append(weights.keyword * _unit(bm25))
-    total = weights.vector * (cosines is not None) + weights.keyword * (bm25 is not None)
-    scores: Array = sum(parts[1:], parts[0]) / total
+    scores: Array = np.zeros(len(sessions))
+    total = 0.0
+    for values, weight in ((cosines, weights.vector), (bm25, weights.keyword)):
+        if values is not None:
+            scores += weight * _unit(values)
+            total += weight
+    scores /= total
     if boosts is not None:
         scores *= boosts
     if weights.prior and len(scores):
@@ -75,11 +75,13 @@ def fuse(
 
 def _unit(values: Array) -> Array:
     """Values from 0 (least) to 1 (greatest), 0 for NaN; 1 where all are equal."""
-    low, high = np.fmin.reduce(values), np.fmax.reduce(values)
-    if not low < high:
-        return np.where(np.isnan(values), 0.0, 1.0)
-    found: Array = (values - low) / (high - low)
-    missing = np.isnan(found)
-    if missing.any():
-        found[missing] = 0.0
+    low, high = values.min(), values.max()
+    if low < high:
+        return (values - low) / (high - low)
+    missing = np.isnan(values)
+    if not missing.any():
+        return np.ones(len(values))
+    found = np.zeros(len(values))
+    if not missing.all():
+        found[~missing] = _unit(values[~missing])
     return found

@@ -26,6 +26,7 @@ Scored = list[tuple[float, int]]
 CACHE_BYTES = 64 << 20
 BLOCK_ROWS = 2048  # int8 rows widened at a time
 SCANNED_MOST = 4096
+BLOCKED = 4096  # scores from which on blocks of them are compared first
 ROUNDING = 1e-11
 
 
@@ -40,6 +41,7 @@ class NumpyExecutor:
         self.vectors = StoredVectors(base)
         self._shares: dict[tuple[str, float, float], tuple[Array | None, Array]] = {}
         self._cached = 0
+        self._totals: Array | None = None  # memory for `scores`: fresh memory would cost more than the sums
         self._norms: tuple[tuple[float, float], Array] | None = None
         self._checked = False
         self._without: Array | None = None
@@ -174,14 +176,24 @@ class NumpyExecutor:
         return rows, planner.SCAN if selection.mask is None else planner.SCAN_MASKED, whole
 
     def scores(self, query: Query) -> Array:
-        """bm25 of every index row, not rounded; of deleted rows anything."""
-        total = np.zeros(self.base.count)
+        """bm25 of every index row, not rounded; of deleted rows anything. Valid until the next query is scored."""
+        if self._totals is None:
+            self._totals = np.empty((2, self.base.count))
+        total, product = self._totals
+        empty = True
         for term in query.terms:
             rows, share = self._share(query, term)
             if rows is None:
-                total += term.weight * share
+                np.multiply(share, term.weight, out=total if empty else product)
+                if not empty:
+                    total += product
             else:
+                if empty:
+                    total.fill(0.0)
                 np.add.at(total, rows, term.weight * share)
+            empty = False
+        if empty:
+            total.fill(0.0)
         return total
 
     def _share(self, query: Query, term: Term) -> tuple[Array | None, Array]:
@@ -246,11 +258,14 @@ def bar_of(scores: Array, wanted: int) -> float:
     count = len(scores)
     if count <= wanted:
         return float("-inf")
-    size = min(128, count // (4 * wanted))
-    if size > 1:  # the best of every `size` scores that lie evenly apart
+    if count >= BLOCKED:  # the best of every `size` scores that lie evenly apart
+        size = min(128, count // (4 * wanted))
         whole = count // size * size
-        scores = np.append(scores[:whole].reshape(size, -1).max(axis=0), scores[whole:])
-    return float(np.partition(scores, len(scores) - wanted)[len(scores) - wanted])
+        scores = np.concatenate([scores[:whole].reshape(size, -1).max(axis=0), scores[whole:]])
+    else:
+        scores = scores.copy()
+    scores.partition(len(scores) - wanted)
+    return float(scores[len(scores) - wanted])
 
 
 def best_of(scores: Array, rows: Array) -> Scored:

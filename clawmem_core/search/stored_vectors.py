@@ -29,9 +29,6 @@ BLOCK = 8192
 SINGLE_ERROR = 1e-5  # of a cosine from single precision products at 384 dimensions
 UNSAFE = 1e15  # lengths beyond it, or below its inverse, are not for single precision
 
-#: every float16 as float64, by its bits: a look-up is faster than a conversion without hardware for it
-_WIDE = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float64)
-
 
 class StoredVectors:
     """The vectors of one index. `near_error`: see `near`."""
@@ -127,7 +124,7 @@ class StoredVectors:
         return self._resident
 
     def _widened(self, stored: Array) -> Array:
-        return _WIDE.take(stored) if self.base.float16 else stored.astype(np.float64)
+        return (stored.view(np.float16) if self.base.float16 else stored).astype(np.float64)
 
 
 def _lengths(wide: Array) -> Array:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawmem_core.model import Record
-from clawmem_core.search import index_format, index_postings, planner
+from clawmem_core.search import index_format, index_postings, numpy_executor, planner
 from clawmem_core.search.confidence import ConfidenceConfig
 from clawmem_core.search.engine import SearchRequest, search
 from clawmem_core.search.index_reader import IndexReader, UnusableIndex
@@ -58,6 +58,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "GATHER_WORDS", 8)
     monkeypatch.setattr(planner, "GATHER_VECTORS", 8)
     monkeypatch.setattr(planner, "GATHER_ARRAYS", 8)
+    monkeypatch.setattr(numpy_executor, "BLOCKED", 300)
 
 
 @pytest.mark.usefixtures("small_limits")
