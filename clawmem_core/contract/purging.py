@@ -119,11 +119,13 @@ class Plan:
 def _waiting(outbox: Outbox, wanted: Selection, texts: set[str], ids: set[str]) -> list[str]:
     """Files of the outbox and its quarantine that are wanted themselves, or hold one of the ids or telling texts.
 
-    Unreadable ones count too.
+    Unreadable ones count too; what names another scope than the wanted one does not.
     """
     telling = [text for text in texts if len(text) >= _TELLING]
     found = []
     for place, fields in _files(outbox):
+        if fields and wanted.scope and any(fields.get(name, value) != value for name, value in wanted.scope.items()):
+            continue
         strings = [value for value in (fields or {}).values() if isinstance(value, str)]
         if (
             fields is None

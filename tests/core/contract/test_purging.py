@@ -169,6 +169,19 @@ def test_turns_that_wait_go_by_session_id_and_scope(path: Path) -> None:
     assert (names[1:3], []) == (outbox.names(), outbox.quarantined())
 
 
+def test_a_scope_does_not_see_what_waits_for_another(path: Path) -> None:
+    """The same telling text in two scopes: a purge of one neither names nor removes the other's turn."""
+    save(path, episode(TEXT))
+    outbox = Outbox(StorePaths(path))
+    with outbox.locked(create=True):
+        names = [outbox.put(episode(TEXT, sourceEventId="w", **scope)) for scope in ({}, *OTHER_SCOPES.values())]
+    wanted = {"events": [episode(TEXT)["eventId"]]}
+    assert names[:1] == dry_run(str(path), Selection(**wanted, scope=SCOPE))["outbox"]
+    assert names == dry_run(str(path), Selection(**wanted))["outbox"]
+    purge(path, Selection(**wanted, scope=SCOPE))
+    assert names[1:] == outbox.names()
+
+
 def test_a_signed_store_needs_its_key_first(path: Path, tmp_path: Path) -> None:
     """Refused before anything is removed."""
     fill(path)
