@@ -187,6 +187,9 @@ def check_replaceable(
         if ancestor is None:
             return old
         if ancestor.event_id == new_id:
-            raise ConflictError(detail=f"fact {new_id.hex()} is where fact {fact_id} came from")
+            raise ConflictError(
+                detail=f"fact {new_id.hex()} is where fact {fact_id} came from",
+                hint="said again in another turn it is a new fact: give that turn's sourceEventId with --json",
+            )
         ancestor = find(ancestor.supersedes) if ancestor.supersedes != NO_ID else None
     raise ConflictError(detail=f"the history of fact {fact_id} is longer than {_MAX_CHAIN} facts or runs in a circle")
