@@ -77,7 +77,8 @@ def _unit(values: Array) -> Array:
     """Values from 0 (least) to 1 (greatest), 0 for NaN; 1 where all are equal."""
     low, high = values.min(), values.max()
     if low < high:
-        return (values - low) / (high - low)
+        found: Array = (values - low) / (high - low)
+        return found
     missing = np.isnan(values)
     if not missing.any():
         return np.ones(len(values))

@@ -27,6 +27,7 @@ RESIDENT_BYTES = 64 << 20
 FIRST_SEARCHES = 2  # answered before vectors are kept
 BLOCK = 8192
 SINGLE_ERROR = 1e-5  # of a cosine from single precision products at 384 dimensions
+NO_LENGTH = 1e-100  # below the length of any float32 vector but zeros
 UNSAFE = 1e15  # lengths beyond it, or below its inverse, are not for single precision
 
 
@@ -119,7 +120,7 @@ class StoredVectors:
                     exact = self._widened(self.stored(rows))
                     wide[rows], lengths[rows] = exact, _lengths(exact)
                 safe = _safe(self._norms())
-                inverse = (1.0 / np.where(lengths > 0, lengths, 1.0)).astype(np.float32) if safe else None
+                inverse = (1.0 / np.where(lengths > NO_LENGTH, lengths, 1.0)).astype(np.float32) if safe else None
                 self._resident = wide, lengths, inverse
         return self._resident
 
@@ -128,8 +129,9 @@ class StoredVectors:
 
 
 def _lengths(wide: Array) -> Array:
+    """Lengths of rows; NO_LENGTH for zeros, so that a cosine with them is 0."""
     lengths: Array = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    return lengths
+    return np.maximum(lengths, NO_LENGTH)
 
 
 def _safe(norms: Array) -> bool:
