@@ -7,6 +7,8 @@ confidence also weigh what is ranked, and an episode whose fact was replaced sta
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from clawmem_core import clock
 from clawmem_core.contract.event_keys import EPISODE, FACT, exact_session, exact_source
 from clawmem_core.contract.lifecycle import (
@@ -120,7 +122,10 @@ class Readable:
                 if found:
                     below[id] = max(found, key=places.__getitem__)
         by_id = {hit.index: hit for hit in hits}
-        return [by_id[id] for id in below_successors([hit.index for hit in hits], below)]
+        page = [by_id[id] for id in below_successors([hit.index for hit in hits], below)]
+        for before, after in pairwise(page):
+            after.score = min(after.score, before.score)  # what was moved down says so
+        return page
 
 
 def _excluded(versions: Sequence[EventRow], session: str) -> set[int]:
