@@ -97,7 +97,7 @@ def bare_graph(corpus: Corpus) -> Finder:
     import hnswlib
 
     graph = hnswlib.Index("ip", DIM)
-    graph.init_index(corpus.count, BUILD, DEGREE)
+    graph.init_index(corpus.count, M=DEGREE, ef_construction=BUILD)
     graph.set_num_threads(1)
     graph.add_items(corpus.vectors)
     graph.set_ef(shipped_ef())
