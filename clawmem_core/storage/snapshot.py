@@ -111,7 +111,8 @@ def _merge(pair: Pair, paths: StorePaths, target: StorePaths, force: bool, signi
         columns.log_state = counters(columns, pair.state, overlay.next_id).pack()
         with next_file(target, columns, like, signing, overlay.records.keys()) as made:
             _commit(made.file, target, force)
-    create_log(target, made.identity)
+    with naming(target.log):
+        create_log(target, made.identity)
     return made.warnings
 
 
@@ -123,7 +124,8 @@ def _copy(pair: Pair, target: StorePaths, force: bool) -> None:
             raise NotAStoreError(path=target.given, detail="the source was cut while it was copied")
         identity_of_file(file.fd, target.real)
         _commit(file, target, force)
-    write_log(target, LogHeader.after(pair.identity, clock.random_bytes(16), clock.now_us()), pair.frames)
+    with naming(target.log):
+        write_log(target, LogHeader.after(pair.identity, clock.random_bytes(16), clock.now_us()), pair.frames)
 
 
 def _commit(file: AtomicFile, target: StorePaths, force: bool) -> None:

@@ -94,7 +94,7 @@ def test_child_does_not_keep_the_lock(path: Path) -> None:
     with MemoryStore.open(path):
         child = crowd.spawn(lambda: time.sleep(30), path.parent / "errors")
     try:
-        MemoryStore.open(path).close()
+        MemoryStore.open(path, lock_timeout=10).close()  # the child lets go as soon as it runs, and it sleeps longer
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

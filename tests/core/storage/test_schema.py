@@ -111,7 +111,7 @@ def test_every_setting_persists(tmp_path: Path) -> None:
         if isinstance(default, bool):
             values[name] = not default
         elif isinstance(default, str):
-            values[name] = "" if name in ("agent_id", "embedder") else "changed ü"
+            values[name] = {"agent_id": "", "embedder": "", "tokenizer": "plain-1"}.get(name, "changed ü")
         else:
             values[name] = default + 1
     columns = Columns(StoreConfig(**values))
