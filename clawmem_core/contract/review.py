@@ -107,7 +107,7 @@ def _gives_way(change: Change, row: EventRow, value: bytes) -> EventRow | None:
     if row.supersedes != NO_ID:
         return change.find(row.supersedes)
     tombstone = change.values.get(value)
-    found = None if tombstone is None else change.find(tombstone.replacement)
+    found = None if tombstone is None or tombstone.lifted else change.find(tombstone.replacement)
     for _ in range(len(change.rows)):
         if found is None or found.status == lifecycle.ACTIVE:
             return found

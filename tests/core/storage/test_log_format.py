@@ -27,6 +27,7 @@ from clawmem_core.storage.log_format import (
 
 SALT = b"saltsalt"
 u64 = st.integers(0, 2**64 - 1)
+offsets = st.integers(0, 2**63 - 1)  # in a file
 ids = st.binary(min_size=16, max_size=16)
 states = st.builds(LogState, *[u64] * 8, st.just(0), st.binary(min_size=32, max_size=32))
 keys = st.builds(Key, ids, ids, u64, st.sampled_from("PSVK"), st.integers(0, 255))
@@ -86,7 +87,7 @@ def test_random_bytes_are_no_frame(data: bytes) -> None:
 
 
 headers = st.builds(
-    LogHeader, store_id=ids, log_id=ids, base_checkpoint_id=ids, h5_id_offset=u64, state=states, generation=u64,
+    LogHeader, store_id=ids, log_id=ids, base_checkpoint_id=ids, h5_id_offset=offsets, state=states, generation=u64,
     dim=st.integers(1, 65536), flags=st.integers(0, 31), wal_max_entries=st.integers(0, 2**32 - 1), base_rows=u64,
     created_us=u64, agent_id=st.text(max_size=60),
 )  # fmt: skip
