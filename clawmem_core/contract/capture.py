@@ -13,7 +13,7 @@ from clawmem_core.contract.identities import create_episode_event
 from clawmem_core.contract.redaction import Redactor
 from clawmem_core.contract.render import DEFAULT_HEADING, FENCE_CLOSE, FENCE_OPEN, bounded_text
 from clawmem_core.contract.scope import scope_of
-from clawmem_core.contract.validate import check_event
+from clawmem_core.contract.validate import SECRET_MEMBERS, check_event, refuse_secrets
 from clawmem_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ SKIP_REASONS: Final = {
     "no-text": "one side of the pair has no text",
     "nothing-left": "nothing is left of one side once recalled memories are cut out",
 }
-IDENTITY_MEMBERS: Final = ("externalSessionId", "sourceEventId", "provenance", "originClass")
-FACT_IDENTITY_MEMBERS: Final = ("sourceEventId", "subjectKey", "kind", "provenance")
 METADATA: Final = frozenset((
     "runtime", "externalSessionId", "sourceEventId", "turnIndex", "conversationKind", "channelIdHash", "visibility",
     "trustClass", "originClass", "observedAt", "provenance",
@@ -77,7 +75,7 @@ def capture_episode(
     if isinstance(pair, str):
         return Capture(None, pair, {})
     rules = redactor or Redactor()
-    refuse_secrets(metadata, IDENTITY_MEMBERS, rules)
+    refuse_secrets(metadata, SECRET_MEMBERS["episode"], rules)
     counts: dict[str, int] = {}
     user_text, assistant_text = (_clean(text, rules, counts) for text in pair)
     if not user_text or not assistant_text:
@@ -93,16 +91,6 @@ def capture_episode(
     event = create_episode_event(members)
     check_event(event)
     return Capture(event, "", counts)
-
-
-def refuse_secrets(members: Mapping[str, Any], names: Sequence[str], redactor: Redactor | None = None) -> None:
-    """Raise InvalidInputError, naming member and class but not the value, if one of the named texts holds a secret."""
-    rules = redactor or Redactor()
-    for name in names:
-        value = members.get(name)
-        found = rules.find(value) if isinstance(value, str) else []
-        if found:
-            raise InvalidInputError(field=name, detail=f"holds what looks like a secret ({found[0].redaction_class})")
 
 
 # ---------------------------------------------------------------- pair

@@ -66,7 +66,7 @@ def _store(writer: Writer, event: dict[str, Any]) -> dict[str, Any]:
         if found is not None and not same_turn(found, event):
             raise refused(writer, _conflict(event), bytes.fromhex(event["eventId"]))
         whole = _numbered(event, turns) if found is None else found
-        saved = save_event(writer, whole)
+        saved = save_event(writer, whole, judged=True)
         writer.commit()
     return {"status": saved.status, "id": saved.id, "turnIndex": whole["turnIndex"], "index": saved.index}
 

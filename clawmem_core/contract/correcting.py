@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from clawmem_core import clock, door
 from clawmem_core.contract import audit, lifecycle
 from clawmem_core.contract.canonical import parse_json
-from clawmem_core.contract.capture import FACT_IDENTITY_MEMBERS, refuse_secrets
 from clawmem_core.contract.event_keys import EPISODE, FACT, exact_source, value_key_of
 from clawmem_core.contract.identities import create_fact_event
 from clawmem_core.contract.saving import (
@@ -25,8 +24,8 @@ from clawmem_core.contract.saving import (
     stage_new,
     target_of,
 )
-from clawmem_core.contract.scope import SCOPE_FIELDS, scope_key
-from clawmem_core.contract.validate import is_hash
+from clawmem_core.contract.scope import scope_key
+from clawmem_core.contract.validate import SECRET_MEMBERS, is_hash, refuse_secrets
 from clawmem_core.errors import ConflictError, InvalidEventError, InvalidInputError, NotFoundError
 from clawmem_core.storage import ops
 from clawmem_core.storage.ops import NO_ID, EventRow, ValueRow
@@ -232,7 +231,7 @@ def _new_fact(old: EventRow, fields: Mapping[str, Any]) -> dict[str, Any]:
         "validFrom": format_rfc3339(clock.now()), **inherited, **fields, "active": True, "supersedesFactId": old_id,
     }  # fmt: skip
     vector = {name: members.pop(name) for name in door.VECTOR_KEYS if name in members}
-    refuse_secrets(members, (*FACT_IDENTITY_MEMBERS, "text", *SCOPE_FIELDS))
+    refuse_secrets(members, SECRET_MEMBERS["fact"])
     event = create_fact_event(members)
     if "factId" in fields:  # checked like any other, so that a wrong one is named
         event["factId"] = fields["factId"]

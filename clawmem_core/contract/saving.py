@@ -1,9 +1,9 @@
 """Events into a store: checked, told from what is there, and appended with their searchable text in one frame.
 
-Order (log-v4.md § 8): schema, id and scope; then under the lock P (this very event: `exists` or a conflict), S (the
-turn of an episode: conflict), V (a rejected value: held for review). P comes before V, so replaying a superseded fact
-changes nothing. Invariants: an id is recomputed, never trusted; a scope file is the only authority on scope; a refusal
-by policy leaves an audit line and nothing else; HDF5 stays closed. HOT.
+Order (log-v4.md § 8): schema, id and scope; then under the lock P (this very event: `exists` or a conflict), secrets, S
+(the turn of an episode: conflict), V (a rejected value: held for review). P comes before V, so replaying a superseded
+fact changes nothing. Invariants: an id is recomputed, never trusted; a scope file is the only authority on scope; a
+refusal by policy leaves an audit line and nothing else; HDF5 stays closed. HOT.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from clawmem_core.contract import audit, event_keys
 from clawmem_core.contract.event_row import first_version, searchable_text, storable
 from clawmem_core.contract.lifecycle import PENDING, value_key
 from clawmem_core.contract.scope import require_same_scope
-from clawmem_core.contract.validate import check_event
+from clawmem_core.contract.validate import SECRET_MEMBERS, check_event, refuse_secrets
 from clawmem_core.errors import (
     ConflictError,
     ForgedIdError,
@@ -68,12 +68,15 @@ class NewEvent:
         return ops.record(self.record) + ops.event(self.row)
 
 
-def save_event(writer: Writer, fields: Mapping[str, Any], scope: Mapping[str, Any] | None = None) -> SavedEvent:
+def save_event(
+    writer: Writer, fields: Mapping[str, Any], scope: Mapping[str, Any] | None = None, *, judged: bool = False
+) -> SavedEvent:  # fmt: skip
     """Stage one event; the caller commits. What is refused or held is committed here, with an audit line of its own.
 
     `fields`: the event and, beside it, `embedding`, `embedding_f16` or `embedding_f32`. `scope`: the scope in force;
-    without one the event stands in the scope it claims. Raises InvalidEventError, ScopeError, UsageError (it supersedes
-    a fact), DimensionError and InvalidVectorError before anything is written; ForgedIdError, ScopeMismatchError and
+    without one the event stands in the scope it claims. `judged`: `capture` has looked for secrets, by its own rules.
+    Raises InvalidEventError, ScopeError, UsageError (it supersedes a fact), InvalidInputError (a secret),
+    DimensionError and InvalidVectorError before anything is written; ForgedIdError, ScopeMismatchError and
     ConflictError after the refusal is on record.
     """
     new = checked_event(writer, fields, scope)
@@ -87,6 +90,8 @@ def save_event(writer: Writer, fields: Mapping[str, Any], scope: Mapping[str, An
         raise UsageError(
             detail="a fact that supersedes another is no plain save", hint="use `clawmem replace --fact ID`"
         )
+    if not judged:
+        refuse_secrets(new.event, SECRET_MEMBERS[new.event["eventType"]])
     if row.label == event_keys.EPISODE and row.source_event:
         source = new.event["sourceEventId"]
         key = event_keys.source_key(row.scope_key, new.event["externalSessionId"], source)

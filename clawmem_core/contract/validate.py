@@ -1,7 +1,8 @@
 """AgentMemoryEvent v1 events: what is one (docs/schema/agent-memory-event.v1.schema.json), and what may enter a store.
 
 Invariants: `validate_event` gives the verdict of the JSON Schema with `format` asserted, no more and no less;
-`check_event` adds what the schema cannot say; neither changes the event. The first fault is named by its member. HOT.
+`check_event` adds what the schema cannot say; `refuse_secrets` is for what is new to a store only, so that what is
+stored stays readable when the patterns grow; none changes the event. The first fault is named by its member. HOT.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from clawmem_core.contract.canonical import MAX_SAFE_INTEGER
 from clawmem_core.contract.identities import episode_event_id, fact_event_id
 from clawmem_core.contract.scope import assert_memory_scope
-from clawmem_core.errors import ForgedIdError, InvalidEventError, InvalidTimeError
+from clawmem_core.errors import ForgedIdError, InvalidEventError, InvalidInputError, InvalidTimeError
 from clawmem_core.times import parse_rfc3339
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any, Final
+
+    from clawmem_core.contract.redaction import Redactor
 
     Check = Callable[[Any], str]  # "" or what the value must be
 
@@ -24,6 +27,19 @@ MEMORY_FACT: Final = "MEMORY_FACT"
 TRUST_CLASSES: Final = ("trusted", "mixed", "untrusted")
 MAX_TEXT_CHARS: Final = 1_000_000
 _HEX_DIGITS: Final = frozenset("0123456789abcdef")
+#: members of a new event that must hold no secret, by eventType: they name things or are said on purpose, so they are
+#: not redacted (docs/decisions/034-events-and-plain-saves.md)
+SECRET_MEMBERS: Final = {
+    "episode": ("externalSessionId", "sourceEventId", "provenance", "originClass"),
+    "fact": ("text", "subjectKey", "kind", "sourceEventId", "provenance", "agentId", "profileId"),
+}
+#: one of these, in lower case, or a long word that is neither of small letters nor hexadecimal stands in every text in
+#: which redaction_patterns.py finds something
+_SECRET_MARKS: Final = (
+    ":", "=", "/", "\\", "~", "`", "$", ">", "@", "_", "--", "...", "pass", "pwd", "secret", "token", "key", "aws",
+    "bearer", "basic", "exit", "traceback", "exception", "goroutine", "panicked", "line",
+)  # fmt: skip
+_LONG_WORD: Final = 12
 
 
 # ---------------------------------------------------------------- checks of one value
@@ -178,6 +194,37 @@ def check_event(event: dict[str, Any]) -> None:
     if "supersedesFactId" in event and not is_hash(event["supersedesFactId"]):
         raise _invalid("supersedesFactId", _hash(event["supersedesFactId"]))
     check_event_id(event)
+
+
+def refuse_secrets(members: Mapping[str, Any], names: Iterable[str], redactor: Redactor | None = None) -> None:
+    """Raise InvalidInputError, naming member and class but not the value, if one of the named texts holds a secret.
+
+    `redactor`: the patterns to look for, those that are built in by default.
+    """
+    for name in names:
+        value = members.get(name)
+        if not isinstance(value, str) or (redactor is None and plainly_clean(value)):
+            continue
+        from clawmem_core.contract.redaction import find_secrets
+
+        found = (redactor.find if redactor else find_secrets)(value)
+        if found:
+            raise InvalidInputError(field=name, detail=f"holds what looks like a secret ({found[0].redaction_class})")
+
+
+def plainly_clean(text: str) -> bool:
+    """True only if no built-in pattern can find anything: what usual texts are told from without loading `re`."""
+    lower = text.lower()
+    return not any(mark in lower for mark in _SECRET_MARKS) and all(map(_plain_word, text.split()))
+
+
+def _plain_word(word: str) -> bool:
+    """True for a word that is short, of small letters, or hexadecimal with hyphens."""
+    return (
+        len(word) < _LONG_WORD
+        or (word.isalpha() and word == word.lower())
+        or _HEX_DIGITS.issuperset(word.replace("-", ""))
+    )
 
 
 def check_event_id(event: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from clawmem_core.contract import capture, render
 from clawmem_core.contract.redaction import load_rules
+from clawmem_core.contract.validate import SECRET_MEMBERS
 from clawmem_core.errors import InvalidEventError, InvalidInputError, ScopeError
 
 VECTORS = [
@@ -141,7 +142,7 @@ def test_own_rules() -> None:
         _capture(_say("u:q", "a:x"), redactor=rules, metadata={"provenance": "acme_2"})
 
 
-@pytest.mark.parametrize("name", capture.IDENTITY_MEMBERS)
+@pytest.mark.parametrize("name", SECRET_MEMBERS["episode"])
 def test_secrets_in_names_are_refused(name: str) -> None:
     """A member that names things cannot be redacted, so a secret in it is refused, without repeating it."""
     with pytest.raises(InvalidInputError) as caught:

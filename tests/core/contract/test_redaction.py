@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from clawmem_core.contract import redaction
 from clawmem_core.contract.redaction import find_secrets, redact
 from clawmem_core.contract.redaction_patterns import PATTERNS
+from clawmem_core.contract.validate import plainly_clean
 from clawmem_core.errors import InvalidInputError
 
 MIXED = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC2dF4hJ6"  # 36 characters, no real key
@@ -174,6 +175,29 @@ def test_idempotent_and_clean(text: str) -> None:
     assert (once, {}) == redact(once)
     assert find_secrets(once) == []
     assert len(once) <= len(text) + 32 * sum(counts.values())
+
+
+@given(st.lists(pieces | st.text("aAz9-._+ \u00e9", max_size=40), max_size=4).map("".join))
+@settings(max_examples=400)
+def test_nothing_is_found_in_a_plainly_clean_text(text: str) -> None:
+    """The look that loads no expressions never lets a secret pass."""
+    assert not (plainly_clean(text) and find_secrets(text))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_every_secret_is_suspicious(case: tuple[str, str, str]) -> None:
+    """Alone and in its text."""
+    text, secret, _ = case
+    assert not plainly_clean(text)
+    assert not (plainly_clean(secret) and find_secrets(secret))
+
+
+@pytest.mark.parametrize(
+    "text", ["likes tea, automatically", "turn-1", "123e4567-e89b-12d3-a456-426614174000", "a" * 64, "", "caf\u00e9"]
+)
+def test_usual_texts_are_plainly_clean(text: str) -> None:
+    """Names, hexadecimal ids, sentences."""
+    assert plainly_clean(text)
 
 
 @pytest.mark.parametrize(

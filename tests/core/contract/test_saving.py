@@ -11,11 +11,15 @@ import pytest
 from clawmem_core import errors
 from clawmem_core.contract import audit
 from clawmem_core.contract.canonical import canonical_ascii
+from clawmem_core.contract.outbox import Outbox, drain
 from clawmem_core.contract.saving import save_event
 from clawmem_core.contract.scope import scope_key
+from clawmem_core.contract.validate import SECRET_MEMBERS
 from clawmem_core.view import open_view
 from clawmem_core.writer import Writer
 from tests.core.contract.events import OTHER_SCOPES, SCOPE, checkpoint, episode, fact, make_store, save
+
+KEY = "AKIA" + "ABCDEFGHIJKLMNOP"  # no real one
 
 
 @pytest.fixture
@@ -91,6 +95,42 @@ def test_a_refusal_leaves_the_group_before_it_stored(path: Path) -> None:
         with pytest.raises(errors.ForgedIdError):
             save_event(writer, {**fact("x"), "text": "y"})
     assert ["event", "refused-forged-id"] == audited(path)
+
+
+@pytest.mark.parametrize("way", ["save", "drain"])
+@pytest.mark.parametrize("name", SECRET_MEMBERS["fact"])
+def test_a_fact_with_a_secret_is_refused(path: Path, name: str, way: str) -> None:
+    """Whichever way it comes in, as `replace` refuses it: in what it says and in what names things."""
+    event = fact(**{name: f"key {KEY}"})
+    if way == "save":
+        with pytest.raises(errors.InvalidInputError, match=rf"{name}: .*secret \(aws\)") as caught:
+            save(path, event)
+        assert KEY not in caught.value.message
+        assert not any(KEY.encode() in file.read_bytes() for file in path.parent.iterdir())
+    else:
+        with Writer.open(path, 1.0, "ann") as writer:
+            outbox = Outbox(writer.paths)
+            with outbox.locked(create=True):
+                outbox.put(event)
+            assert [name] == [one["message"].partition(":")[0] for one in drain(writer, outbox)["quarantined"]]
+    with open_view(path) as view:
+        assert 0 == view.state.rows
+
+
+@pytest.mark.parametrize("name", SECRET_MEMBERS["episode"])
+def test_an_episode_with_a_secret_name_is_refused(path: Path, name: str) -> None:
+    """What was said stays as it is: only `capture` can take secrets out of it."""
+    with pytest.raises(errors.InvalidInputError, match=rf"{name}: .*secret"):
+        save(path, episode(**{name: f"key {KEY}"}))
+    assert "saved" == save(path, episode(f"key {KEY}")).status
+
+
+def test_an_event_with_a_secret_that_is_stored_exists(path: Path) -> None:
+    """So that a store from before the refusal takes its own export."""
+    with Writer.open(path, 1.0, "ann") as writer:
+        assert "saved" == save_event(writer, fact(f"key {KEY}"), judged=True).status
+        writer.commit()
+    assert "exists" == save(path, fact(f"key {KEY}")).status
 
 
 def test_superseding_is_no_plain_save(path: Path) -> None:
