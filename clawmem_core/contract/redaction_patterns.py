@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-REDACTION_VERSION: Final = 1
+REDACTION_VERSION: Final = 2
 
 
 class Pattern(NamedTuple):
@@ -23,7 +23,29 @@ class Pattern(NamedTuple):
 
 
 _START = r"(?<![A-Za-z0-9_-])"  # not inside a longer word, so that each run is tried once
-_VALUE = r"""["'`]?((?<=")[^"\n]{4,}|(?<=')[^'\n]{4,}|(?<=`)[^`\n]{4,}|[^\s"'`]{4,})"""
+_SPACES = r"\s\xa0\u1680\u2000-\u200b\u202f\u205f\u3000\ufeff"  # those of ASCII, and what looks like one
+_SPACE = f"[{_SPACES}]"
+_COLON = r"[:=\ufe55\uff1a\uff1d]"  # or an equals sign; small and full-width forms too
+_VALUE = rf"""["'`]?((?<=")[^"\n]{{4,}}|(?<=')[^'\n]{{4,}}|(?<=`)[^`\n]{{4,}}|[^{_SPACES}"'`]{{4,}})"""
+_WORD_ENDS = rf"(?=[.,;:!?)]{{0,3}}(?:{_SPACE}|\Z))"
+#: what follows a word for a secret in talk about it, and no secret: what a form or a command calls it, …
+_THING = (
+    "(?:argument|box|column|fields?|flags?|form|input|label|options?|page|parameter|prompt|setting|string|switch|value"
+    f"|variable){_WORD_ENDS}"
+)
+#: … how it is or what became of it (participles in -ed after "was" come on top), …
+_STATE = (
+    "(?:about|again|already|also|always|bad|broken|correct|easy|empty|even|fine|forgotten|found|given|good|hard|here"
+    "|hidden|incorrect|invalid|just|kept|known|like|long|lost|made|mandatory|meant|missing|more|most|needed|never|none"
+    "|only|optional|public|quite|really|required|reset|safe|seen|sent|short|shown|still|stolen|strong|supposed|taken|that"
+    f"|then|there|this|told|unknown|valid|very|weak|what|where|with|without|wrong|written){_WORD_ENDS}"
+)
+#: … or what an option does
+_VERB = f"(?:accepts|asks|expects|from|gives|means|must|needs|prompts|reads|requires|should|takes|will){_WORD_ENDS}"
+_SECRET_NAME = (
+    "pass(?:word|wd|phrase|code)|pwd|pw|secret|token|client[ _-]?secret|(?:api|access|private|secret)[ _-]?key"
+)
+_CURL = r"(?<![a-z0-9])(?:curl|wget)(?![a-z0-9])"
 _SHELLS = "sh|shell|bash|zsh|fish|console|terminal|powershell|ps1|cmd|bat|output|stdout|stderr|log|logs|traceback"
 
 PATTERNS: Final = (
@@ -74,7 +96,7 @@ PATTERNS: Final = (
     Pattern(
         "header", "header", "value of an Authorization, Cookie or key header",
         r"(?i)(?<![a-z0-9_-])(?:(?:proxy-)?authorization|(?:set-)?cookie|x-api-key|x-auth-token)"
-        r"[\"']?[ \t]{0,4}[:=][ \t]{0,4}([^\n]{3,})",
+        rf"[\"']?[ \t]{{0,4}}{_COLON}[ \t]{{0,4}}([^\n]{{3,}})",
     ),
     Pattern(
         "bearer", "header", "bearer or basic credentials outside a header",
@@ -87,9 +109,20 @@ PATTERNS: Final = (
     ),
     Pattern(
         "assign", "assign", "value given to a word for a secret",
-        r"(?i)(?:(?<![a-z])|(?-i:(?<=[a-z])(?=[A-Z])))(?:password|passwd|passphrase|pwd|secret|token|client[ _-]?secret"
-        r"|(?:api|access|private|secret)[ _-]?key)"
-        r"[\"'`]?\s{0,4}(?::=|=>|[:=]|(?<=\s)is(?=[\s:]):?)\s{0,4}" + _VALUE,
+        rf"(?i)(?:(?<![a-z])|(?-i:(?<=[a-z])(?=[A-Z])))(?:{_SECRET_NAME})[\"'`]?{_SPACE}{{0,4}}"
+        rf"(?:(?::=|=>|{_COLON}){_SPACE}{{0,4}}(?!{_THING})"
+        rf"|(?<={_SPACE})(?:is|was(?!{_SPACE}{{1,4}}(?-i:[a-z]{{1,20}}ed){_WORD_ENDS}))(?=[{_SPACES}:]):?"
+        rf"{_SPACE}{{0,4}}(?!{_STATE}))" + _VALUE,
+    ),
+    Pattern(
+        "option", "assign", "value behind a command-line option for a secret",
+        rf"(?i)(?<![a-z0-9-])--?(?:[a-z0-9]{{1,20}}-){{0,4}}(?:{_SECRET_NAME})[ \t\xa0]{{1,4}}"
+        rf"(?!-|{_THING}|{_STATE}|{_VERB})" + _VALUE,
+    ),
+    Pattern(
+        "curl-user", "url-cred", "user and password given to curl or wget",
+        rf"(?i:{_CURL}(?:(?!{_CURL})[^\n]){{0,200}}?[ \t])(?:-[A-Za-z]{{0,4}}[uU]|--(?:proxy-)?user)[ \t=]{{0,4}}"
+        r"[\"']?((?<=[\"'])[^\"':\n]{0,64}:[^\"'\n]+|[^\s\"':]{0,64}:[^\s\"';]+)",
     ),
     Pattern(
         "env", "env", "environment variable with its value",

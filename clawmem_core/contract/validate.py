@@ -36,8 +36,9 @@ SECRET_MEMBERS: Final = {
 #: one of these, in lower case, or a long word that is neither of small letters nor hexadecimal stands in every text in
 #: which redaction_patterns.py finds something
 _SECRET_MARKS: Final = (
-    ":", "=", "/", "\\", "~", "`", "$", ">", "@", "_", "--", "...", "pass", "pwd", "secret", "token", "key", "aws",
-    "bearer", "basic", "exit", "traceback", "exception", "goroutine", "panicked", "line",
+    ":", "=", "/", "\\", "~", "`", "$", ">", "@", "_", "--", "...", "\uff1a", "\uff1d", "\ufe55", "pass", "pwd", "pw",
+    "secret", "token", "key", "aws", "curl", "wget", "bearer", "basic", "exit", "traceback", "exception", "goroutine",
+    "panicked", "line",
 )  # fmt: skip
 _LONG_WORD: Final = 12
 

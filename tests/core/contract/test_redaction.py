@@ -64,6 +64,8 @@ CASES: dict[str, tuple[str, str, str]] = {
     "bearer": ("send Bearer abcdefghij0123456789 along", "abcdefghij0123456789", "a bearer of responsibilities"),
     "url-cred": ("db at postgres://ann:p@ss@host/x", "ann:p@ss", "db at postgres://host:5432/x"),
     "assign": ("my password is swordfish ok", "swordfish", "passwords are hard; tokenizer: english"),
+    "option": ("try login --db-password swordfish -v", "swordfish", "pass the --password option or --token --verbose"),
+    "curl-user": ("curl -s -u ann:swordfish host", "ann:swordfish", "docker run -u 1000:1000 curl -u ann host:80"),
     "env": ("before\nDEPLOY_ENV=green and blue\nafter", "green and blue", "if x=y then A = b"),
     "path-unix": ("see /home/ann/notes.txt there", "/home/ann/notes.txt", "and/or/etc. and https://host/home/ann"),
     "path-drive": (r"see C:\Users\ann\x.txt there", r"C:\Users\ann\x.txt", "see http://x and C: there"),
@@ -138,6 +140,20 @@ def test_entropy() -> None:
         ('"accessToken": "abcd 1234"', '"accessToken": "[redacted:assign]"'),
         ("dbPassword=abcd1234", "dbPassword=[redacted:assign]"),
         ("the token is: ok", "the token is: ok"),
+        ("The password was swordfish.", "The password was [redacted:assign]"),
+        ("the password was: abcd", "the password was: [redacted:assign]"),
+        ("pw: swordfish, PW=abcd", "pw: [redacted:assign] PW=[redacted:assign]"),
+        ("passcode: 1234 5678", "passcode: [redacted:assign] 5678"),
+        ("my passcode is 123456", "my passcode is [redacted:assign]"),
+        ("login --password 'two words' x", "login --password '[redacted:assign]' x"),
+        ("x --api-key=abcd --token abcd", "x --api-key=[redacted:assign] --token [redacted:assign]"),
+        ('curl -su "ann:two words" h', 'curl -su "[redacted:url-cred]" h'),
+        ("curl --user ann:x h; curl -uann:x", "curl --user [redacted:url-cred] h; curl -u[redacted:url-cred]"),
+        ("password\u00a0is\u00a0swordfish\u00a0ok", "password\u00a0is\u00a0[redacted:assign]\u00a0ok"),
+        ("password\u00a0:\u202fswordfish", "password\u00a0:\u202f[redacted:assign]"),
+        ("password\uff1aswordfish", "password\uff1a[redacted:assign]"),
+        ("token \uff1d\u3000abcd", "token \uff1d\u3000[redacted:assign]"),
+        ("Cookie\uff1aa=b", "Cookie\uff1a[redacted:header]"),
     ],
 )
 def test_examples(text: str, expected: str) -> None:
@@ -145,11 +161,42 @@ def test_examples(text: str, expected: str) -> None:
     assert expected == redact(text)[0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "my password was stolen",
+        "Her password was stolen, and the token was never used.",
+        "the password was changed yesterday; my pwd was reset",
+        "the pw: field",
+        "type it into the pw: field.",
+        "the password is wrong; the token is valid",
+        "the password is required",
+        "a secret is only safe when the key was rotated",
+        "the --password option, the --token flag",
+        "--password must be given, --token takes a value",
+        "curl -u asks for a password",
+        "the pw was lost",
+        "passcodes are short, pw too",
+        "docker run -u app:app image",
+    ],
+)
+def test_ordinary_prose_stays(text: str) -> None:
+    """Talk about secrets is none."""
+    assert (text, {}) == redact(text)
+
+
 pieces = st.sampled_from(
     [case[0] for case in CASES.values()]
     + [case[1] for case in CASES.values()]
     + [
         "password: ",
+        "password was ",
+        "pw\uff1a",
+        "--token ",
+        "curl -u ",
+        "\u00a0",
+        "stolen",
+        "field",
         "token=",
         " ",
         "\n",
@@ -215,6 +262,17 @@ def test_usual_texts_are_plainly_clean(text: str) -> None:
         "secret ",
         "secret:",
         "token is ",
+        "token was ",
+        "pw ",
+        "password\u00a0",
+        "--password ",
+        "--a-",
+        "-",
+        "curl ",
+        "curl -u",
+        "curl -u a",
+        "curl -u :",
+        "pw was a",
         "\n$ ",
         "\n```sh\n",
         "```",
@@ -319,4 +377,4 @@ def test_classes_are_listed() -> None:
         "path",
         "output",
     }
-    assert redaction.REDACTION_VERSION == 1
+    assert redaction.REDACTION_VERSION == 2
