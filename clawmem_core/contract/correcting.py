@@ -305,10 +305,14 @@ def versions_of(view: View, scope: Mapping[str, Any], id: str) -> list[dict[str,
 
 
 def version_fields(row: EventRow) -> dict[str, Any]:
-    """One version as a JSON object; times are RFC 3339, null for open ends, links are ids or null."""
+    """One version as a JSON object; times are RFC 3339, null for open ends, links are ids or null.
+
+    `active` is that of the version; the member of `event` is what was said when the fact came in.
+    """
     return {
         "version": row.version,
         "status": ops.STATUSES[row.status],
+        "active": row.status == lifecycle.ACTIVE,
         "valid_from": shown_time(row.valid_from),
         "valid_until": shown_time(row.valid_until),
         "recorded_from": shown_time(row.recorded_from / 1e6),

@@ -70,9 +70,11 @@ def test_replace_links_both_ways_and_inherits(path: Path, between: Any) -> None:
     between(path)
     assert ("replaced", [old["factId"]], []) == (answer["status"], answer["superseded"], answer["siblings"])
     first, second = history(str(path), SCOPE, old["factId"])
-    assert (old, "active", None) == (first["event"], first["status"], first["superseded_by"])
+    assert (old, "active", True, None) == (first["event"], first["status"], first["active"], first["superseded_by"])
     assert first["recorded_to"] == second["recorded_from"]
-    assert (old, "superseded", answer["id"]) == (second["event"], second["status"], second["superseded_by"])
+    assert (old, "superseded", False, answer["id"]) == (
+        second["event"], second["status"], second["active"], second["superseded_by"],
+    )  # fmt: skip
     assert ("2026-06-01T00:00:00Z", "said so", "ann") == (second["valid_until"], second["reason"], second["actor"])
     (new,) = history(str(path), SCOPE, answer["id"])
     assert (old["factId"], 0.4) == (new["supersedes"], new["event"]["confidence"])
