@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from clawmem_cli import jsonin, output
 from clawmem_core import door
-from clawmem_core.errors import HeldError, InvalidInputError, KeyFileError, UsageError
+from clawmem_core.contract.canonical import FOLLOWED
+from clawmem_core.errors import HeldError, InvalidInputError, InvalidJsonError, KeyFileError, UsageError
 from clawmem_core.storage import fs
 from clawmem_core.writer import Writer
 
@@ -24,7 +25,7 @@ def run(args: Arguments) -> int:
 
         return run_stream(args)
     require_key_file(args)
-    fields = jsonin.read_object(args.json)
+    fields = _read_one(args.json)
     if "eventType" in fields:
         return _save_event(args, fields)
     if args.scope is not None:
@@ -41,6 +42,16 @@ def run(args: Arguments) -> int:
         warn_unknown(unknown)
         _finish(args, writer, before)
     return 0
+
+
+def _read_one(text: str | None) -> dict[str, Any]:
+    """The object to save; whoever pipes several in is told how. Raises as `jsonin.read_object`."""
+    try:
+        return jsonin.read_object(text)
+    except InvalidJsonError as problem:
+        if text in (None, "-") and problem.fields["detail"] == FOLLOWED:
+            raise InvalidJsonError(**problem.fields, hint="for several objects, one a line, give --ndjson") from None
+        raise
 
 
 def _save_event(args: Arguments, fields: dict[str, Any]) -> int:

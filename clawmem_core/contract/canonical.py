@@ -42,6 +42,7 @@ JS_WHITESPACE: Final = (
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
 MAX_SAFE_INTEGER: Final = 2**53 - 1
+FOLLOWED: Final = "something follows the value"  # detail of the error about more than one document
 _MAX_ARRAY_INDEX: Final = 2**32 - 2
 _JSON_WHITESPACE: Final = " \t\n\r"
 _INFINITY: Final = float("inf")
@@ -300,7 +301,7 @@ def parse_json(text: str | bytes, *, refuse_duplicates: bool = False) -> Any:
         detail = str(error) if detail is None else detail[:1].lower() + detail[1:]
         raise _invalid(document, getattr(error, "pos", start), detail) from None
     if stop != end:
-        raise _invalid(document, stop, "something follows the value")
+        raise _invalid(document, stop, FOLLOWED)
     return value
 
 

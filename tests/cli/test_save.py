@@ -76,3 +76,14 @@ def test_a_stream_takes_neither_json_nor_key(store: Callable[..., Answer]) -> No
     """They are for one record."""
     assert 2 == store("save", "--ndjson", "--key", "k").code
     assert 2 == store("save", "--ndjson", "--json", "{}").code
+
+
+@pytest.mark.parametrize("words", [[], ["--json", "-"]], ids=str)
+def test_several_lines_are_told_of_ndjson(store: Callable[..., Answer], words: list[str]) -> None:
+    """Nothing of them is stored; what is no second value, or no stdin, gets no such hint."""
+    answer = store("save", *words, stdin='{"chunk":"a"}\n{"chunk":"b"}\n')
+    assert (2, b"") == (answer.code, answer.out)
+    assert "--ndjson" in answer.error["hint"]
+    assert "--ndjson" not in store("save", *words, stdin='{"chunk":').error["hint"]
+    assert "--ndjson" not in store("save", "--json", '{"chunk":"a"} x').error["hint"]
+    assert 0 == store("stats").document["count"]
