@@ -202,9 +202,10 @@ def _convert(name: str, option: Option | Argument, raw: Any) -> Any:
         number = int(text) if kind == "int" else float(text)
     except ValueError:
         raise UsageError(detail=f"{name} must be a {'whole ' if kind == 'int' else ''}number, not {text!r}") from None
-    if not option.least <= number < INFINITY:
-        limit = f" of at least {option.least:g}" if option.least > -INFINITY else " that is finite"
-        raise UsageError(detail=f"{name} must be a number{limit}, not {text}")
+    if not -INFINITY < number < INFINITY:
+        raise UsageError(detail=f"{name} must be a finite number, not {text}")
+    if number < option.least:
+        raise UsageError(detail=f"{name} must be at least {option.least:g}")
     return number
 
 

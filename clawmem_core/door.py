@@ -108,8 +108,10 @@ def number(field: str, value: Any, low: float, high: float) -> float:
     """A finite number within [low, high]. Raises InvalidInputError."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInputError(field=field, detail=f"must be a number, not {_kind(value)}")
-    if not low <= value <= high:  # false for NaN too
-        raise InvalidInputError(field=field, detail=f"must lie between {low:g} and {high:g}")
+    if not low <= value:  # false for NaN too
+        raise InvalidInputError(field=field, detail=f"must be at least {low:g}")
+    if value > high:
+        raise InvalidInputError(field=field, detail=f"must be at most {high:g}")
     return float(value)
 
 
@@ -117,8 +119,10 @@ def integer(field: str, value: Any, low: int, high: int) -> int:
     """A whole number within [low, high]. Raises InvalidInputError."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInputError(field=field, detail=f"must be a whole number, not {_kind(value)}")
-    if not low <= value <= high:
-        raise InvalidInputError(field=field, detail=f"must lie between {low} and {high}")
+    if value < low:
+        raise InvalidInputError(field=field, detail=f"must be at least {low}")
+    if value > high:
+        raise InvalidInputError(field=field, detail=f"must be at most {high}")
     return value
 
 

@@ -107,3 +107,10 @@ def test_batch_and_single_queries_agree(filled: Callable[..., Answer]) -> None:
     single = filled("search", "--query", "dark mode", "--embedding", "[0.3,0.2,0.1,0]").document
     batch = filled("search", "--batch", stdin='{"query":"dark mode","embedding":[0.3,0.2,0.1,0]}').lines
     assert single == batch[0]["hits"]
+
+
+def test_too_few_hits_are_refused_in_one_wording(filled: Callable[..., Answer]) -> None:
+    """As an option and in a query of a batch."""
+    option = filled("search", "--query", "x", "-k", "0").error["message"]
+    line = json.loads(filled("search", "--batch", stdin='{"query":"x","k":0}').out)["error"]["message"]
+    assert ("--top-k must be at least 1", "k: must be at least 1") == (option, line)

@@ -153,7 +153,7 @@ def test_timestamp_default_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"chunk": "x", "tags": ["a", 1]}, "tags: must be a text or a list"),
         ({"chunk": "x", "session_id": None}, "session_id: must be a text, not null"),
         ({"chunk": "x", "key": "k" * 70_000}, "key: has 70000 bytes"),
-        ({"chunk": "x", "activation": 5}, "activation: must lie between 0 and 4"),
+        ({"chunk": "x", "activation": 5}, "activation: must be at most 4"),
         ({"chunk": "x", "deleted": 1}, "deleted: must be true or false"),
     ],
 )
