@@ -21,7 +21,7 @@ def run(args: Arguments) -> int:
             "status": "snapshot_created",
             "source": display_path(args.path),
             "dest": display_path(made.path),
-            "wal": display_path(made.log) if made.pending else None,
+            "wal": display_path(made.log),
             "pending": made.pending,
         }
     )

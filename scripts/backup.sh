@@ -4,8 +4,8 @@
 #
 #   scripts/backup.sh STORE FOLDER [--public-key HEX|FILE] [--daily N] [--weekly N] [--print-note]
 #
-# Each backup is a folder FOLDER/<UTC time>_<ISO week> with the store's file, its log if it has entries, and, with a public
-# key, the checkpoint note. The copy is verified (without a key: read whole), and the note of the backup before must
+# Each backup is a folder FOLDER/<UTC time>_<ISO week> with the store's file, its log, and, with a public key, the
+# checkpoint note. The copy is verified (without a key: read whole), and the note of the backup before must
 # still be in its history. Kept: the newest backup of each of the last N days (7) and weeks (5).
 # Exit: that of the clawmem command that failed; 2 usage; 1 anything else. CLAWMEM names the command, otherwise
 # ../.venv/bin/clawmem or PATH is used.

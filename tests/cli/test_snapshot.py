@@ -10,15 +10,16 @@ from tests.cli.conftest import Answer
 
 
 def test_a_snapshot_holds_what_is_pending(
-    store: Callable[..., Answer], clawmem: Callable[..., Answer], conforms: Callable[[str, Any], None]
+    store: Callable[..., Answer], clawmem: Callable[..., Answer], conforms: Callable[[str, Any], None], tmp_path: Path
 ) -> None:
-    """Alone, in one file."""
+    """In the file; the log that is made beside it holds nothing, and is named."""
     store("save", stdin='{"chunk":"in the file"}')
     store("flush-wal")
     store("save", stdin='{"chunk":"in the log"}')
     answer = store("snapshot", "copy.h5")
     conforms("snapshot", answer.document)
-    assert ("snapshot_created", None) == (answer.document["status"], answer.document["wal"])
+    assert ("snapshot_created", 0) == (answer.document["status"], answer.document["pending"])
+    assert {answer.document["dest"], answer.document["wal"]} == set(map(str, tmp_path.glob("copy.h5*")))
     assert store("export").out == clawmem("-p", answer.document["dest"], "export").out
     assert 0 == clawmem("-p", "copy.h5", "stats").document["wal_pending"]
 
