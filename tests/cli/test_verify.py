@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from clawmem_cli.options import VERBS
+from clawmem_core.integrity import verify
 from tests.cli.conftest import Answer
 
 
@@ -29,3 +31,9 @@ def test_signed_unsigned_and_noted(
     conforms("verify", compared.document)
     assert "same" == compared.document["checkpoint"]["comparison"]
     assert 12 == store("verify").code
+
+
+def test_help_says_what_full_adds() -> None:
+    """Above which size of a store it compares more than a plain verify does."""
+    (full,) = (option for option in VERBS["verify"].options if option.flags[0] == "--full")
+    assert all(word in full.help for word in ("vectors", "words", f"{verify._SMALL:,}"))
