@@ -457,6 +457,14 @@ class StorageError(ClawmemError):
     template = "{path}: {detail}; the old state is kept"
 
 
+class UnfinishedError(StorageError):
+    """What was asked for is stored in the log, but the files could not be brought up to it."""
+
+    code = "unfinished"
+    template = "{path}: {detail}; the {operation} is in the log and reaches the store's files at the next checkpoint"
+    default_hint = "run `clawmem flush-wal` once the cause is gone; do not repeat the command"
+
+
 class OutboxFullError(ClawmemError):
     """As many captured turns wait as an outbox may hold; this one was not kept."""
 

@@ -261,8 +261,11 @@ class MemoryStore:
     def compact(self) -> dict[int, int]:
         """Drop deleted records from the file and checkpoint. Ids stay.
 
-        Returns old→new positions of the rows that moved; session and graph references follow by themselves.
+        Returns old→new positions of the rows that moved; session and graph references follow by themselves. Raises
+        UnfinishedError where the checkpoint failed: the compaction is in the log then, and the next one finishes it.
         """
+        from clawmem_core.storage.checkpoint import finishing
+
         with self._mutex:
             writer = self._writing()
             gone = [record.id for record in self._view.records(include_deleted=True) if record.deleted]
@@ -281,7 +284,8 @@ class MemoryStore:
             writer.commit()
             self._view.overlay.apply([(ops.COMPACT, 0, None)])
             self._view.state = writer.state
-            self.flush_wal()
+            with finishing("compaction"):
+                self.flush_wal()
             return moved
 
     # ------------------------------------------------------------ reading

@@ -176,8 +176,10 @@ def execute(writer: Writer, wanted: Selection, digest: str, signing: Signing | N
     """Remove exactly what the plan with this digest named, and checkpoint.
 
     Raises SigningKeyRequiredError before anything; ConflictError, on record, where plan or store are not those of the
-    digest; StorageError where the checkpoint failed: the purge is committed then, and the next change finishes it.
+    digest; UnfinishedError where the checkpoint failed: the purge is committed then, and the next change finishes it.
     """
+    from clawmem_core.storage.checkpoint import finishing
+
     if writer.header.flags & SIGNED and signing is None:
         raise SigningKeyRequiredError(path=writer.paths.given, pending=writer.pending)
     outbox = Outbox(writer.paths)
@@ -194,12 +196,14 @@ def execute(writer: Writer, wanted: Selection, digest: str, signing: Signing | N
         _stage(writer, plan)
         document = plan.document()
     writer.commit()
-    for derived in (writer.paths.index, writer.paths.keys, writer.paths.ann):
-        fs.unlink(derived)
-    result = writer.checkpoint(signing)
-    if writer.header.base_checkpoint_id != result.checkpoint_id:
-        raise StorageError(path=writer.paths.log, detail="the old log could not be replaced and holds what was purged")
-    remove_stale_temps(writer.paths)
+    with finishing("purge"):
+        for derived in (writer.paths.index, writer.paths.keys, writer.paths.ann):
+            fs.unlink(derived)
+        result = writer.checkpoint(signing)
+        if writer.header.base_checkpoint_id != result.checkpoint_id:
+            detail = "the old log could not be replaced and holds what was purged"
+            raise StorageError(path=writer.paths.log, detail=detail, errno=0)
+        remove_stale_temps(writer.paths)
     return {"status": "purged", **document, "out_of_reach": OUT_OF_REACH, "warnings": result.warnings}
 
 

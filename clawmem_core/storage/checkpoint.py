@@ -24,6 +24,7 @@ from clawmem_core.errors import (
     NewerFormatError,
     SigningKeyRequiredError,
     StorageError,
+    UnfinishedError,
 )
 from clawmem_core.model import StoreConfig
 from clawmem_core.overlay import Overlay
@@ -173,6 +174,18 @@ def checkpoint(
         result.warnings.append(f"the old log stays in use: {error.message}")
     result.warnings.extend(derive_files(paths, derive, since))
     return result
+
+
+@contextmanager
+def finishing(operation: str) -> Iterator[None]:
+    """Around what follows an operation that is committed and asks for a checkpoint itself, such as a compaction.
+
+    Raises UnfinishedError for StorageError, whose "the old state is kept" would not be true.
+    """
+    try:
+        yield
+    except StorageError as error:
+        raise UnfinishedError(operation=operation, **error.fields) from error
 
 
 def _later_frames(columns: Columns, log: LogWriter, paths: StorePaths) -> list[Frame]:

@@ -246,6 +246,29 @@ def test_failed_automatic_checkpoint_is_a_warning(store: MemoryStore, monkeypatc
     assert 3 == small.stats()["wal_pending"]
 
 
+def test_compaction_with_a_failed_checkpoint_is_in_the_log(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error does not say that the old state is kept: whoever opens the store next sees it compacted."""
+    from clawmem_core.errors import StorageError, UnfinishedError
+    from clawmem_core.storage import checkpoint
+
+    path = path_of(store)
+    store.save_batch([MemoryEntry("stays"), MemoryEntry("goes")])
+    store.delete(1)
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageError(path="m.h5", detail="No space left on device", errno=28)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "checkpoint", full)
+        with pytest.raises(UnfinishedError, match="No space left on device; the compaction is in the log"):
+            store.compact()
+    store.close()
+    with MemoryStore.open(path) as again:
+        assert 1 == again.count
+        again.flush_wal()
+        assert 1 == again.count
+
+
 @pytest.mark.parametrize("id", ["0", 0.0, True, None, [0.5], {"a": 1}])
 def test_ids_are_whole_numbers(store: MemoryStore, id: object) -> None:
     """Anything else is refused by name; numpy's whole numbers are whole numbers."""

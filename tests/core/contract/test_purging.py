@@ -209,8 +209,9 @@ def test_a_failed_checkpoint_is_finished_by_the_next_change(path: Path, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr("clawmem_core.storage.checkpoint.checkpoint", broken)
-        with pytest.raises(errors.StorageError):
+        with pytest.raises(errors.UnfinishedError) as raised:
             purge(path, Selection(events=[gone["eventId"]], records=[0], sessions=["plain"]))
+    assert "x: no space; the purge is in the log" in raised.value.message
     with open_view(path) as view:
         assert view.find(0) is None
     assert "saved" == save(path, gone).status  # not `exists`
