@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from clawmem_core.view import View
 
 _BATCH = 1 << 16  # bytes that are written at once
+_NAMED = 10  # records that a warning names
 
 
 def run(args: Arguments) -> int:
@@ -31,7 +32,8 @@ def run(args: Arguments) -> int:
         record_reading_of_all_scopes(args, args.lock_timeout)
     with open_view(args.path) as view:
         output.reports(view.reports)
-        lines = _records(view, args) if read is None else _events(view, args, read)
+        empty: list[int] = []
+        lines = _records(view, args, empty) if read is None else _events(view, args, read, empty)
         parts: list[bytes] = []
         size = 0
         for line in lines:
@@ -43,21 +45,27 @@ def run(args: Arguments) -> int:
                 size = 0
         if parts:
             output.write(b"\n".join(parts) + b"\n")
+    if empty:
+        ids = ", ".join(map(str, empty[:_NAMED])) + (", …" if len(empty) > _NAMED else "")
+        output.warning("empty-chunk", f"record {ids} has no text, which another tool took; `save` refuses such a line")
     return 0
 
 
-def _records(view: View, args: Arguments) -> Iterator[bytes]:
+def _records(view: View, args: Arguments, empty: list[int]) -> Iterator[bytes]:
+    """The plain records; ids of those without text go to `empty`."""
     total = view.state.rows if args.include_deleted else view.state.active
     from orjson import dumps  # plain records are valid UTF-8 and finite, so it prints what output.json_bytes does
 
     float16, embeddings = view.base.float16, args.embeddings
     for record in tracked(view.records(args.include_deleted), "exporting", total):
         if not record.scope:
+            if not record.chunk:
+                empty.append(record.id)
             yield dumps(record_fields(record, float16, embeddings))
 
 
-def _events(view: View, args: Arguments, read: EventRead) -> Iterator[bytes]:
-    """The events of one scope, or everything."""
+def _events(view: View, args: Arguments, read: EventRead, empty: list[int]) -> Iterator[bytes]:
+    """The events of one scope, or everything; ids of plain records without text go to `empty`."""
     rows = read.rows(view).rows
     wanted = set(rows) if read.scope is not None else rows.keys() | plain_ids(view)
     for id in tracked(sorted(wanted), "exporting", len(wanted)):
@@ -65,4 +73,6 @@ def _events(view: View, args: Arguments, read: EventRead) -> Iterator[bytes]:
         if id in rows:
             yield event_line(rows[id], record, view.base.float16, args.embeddings)
         elif record is not None and not record.deleted:
+            if not record.chunk:
+                empty.append(record.id)
             yield output.json_bytes(record_fields(record, view.base.float16, args.embeddings))

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
+
 from tests.cli.conftest import START, Answer, environment
 
 
@@ -30,6 +32,20 @@ def test_what_is_exported_can_be_saved_back(
     back = clawmem("-p", "copy.h5", "save", "--ndjson", "--strict-keys", stdin=exported.out)
     assert (0, []) == (back.code, back.warnings)
     assert exported.out == clawmem("-p", "copy.h5", "export", "--include-deleted").out
+
+
+def test_a_record_that_save_would_refuse_is_named(store: Callable[..., Answer], tmp_path: Path) -> None:
+    """A text that another tool emptied in the HDF5 file: printed as it is, with a warning that names the record."""
+    store("save", "--ndjson", stdin='{"chunk":"a"}\n{"chunk":"b"}\n{"chunk":"c"}\n')
+    store("flush-wal")
+    assert [] == store("export").warnings
+    with h5py.File(tmp_path / "m.h5", "r+") as file:
+        file["memory/chunks"][1] = b""
+    (tmp_path / "m.h5.idx").unlink()
+    exported = store("export")
+    assert (0, ["a", "", "c"]) == (exported.code, [line["chunk"] for line in exported.lines])
+    (warning,) = exported.warnings
+    assert ("empty-chunk", True) == (warning["code"], "record 1 " in warning["message"])
 
 
 def test_options_leave_out_vectors_and_deleted_records(store: Callable[..., Answer]) -> None:
