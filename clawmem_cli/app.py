@@ -114,7 +114,7 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_signature(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Callable[..., Any]:
-    function.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
+    function.__dict__["__signature__"] = inspect.Signature(list(parameters))
     function.__annotations__ = {}
     return function
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from clawmem_cli import output
@@ -39,7 +40,7 @@ def run(args: Arguments) -> int:
 
 def _require_hnswlib() -> None:
     try:
-        import hnswlib  # noqa: F401
+        import_module("hnswlib")
     except ImportError:
         raise UsageError(
             detail="--ann needs hnswlib, which is not installed", hint="install the extra: pip install 'clawmem[ann]'"

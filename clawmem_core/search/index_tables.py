@@ -114,7 +114,7 @@ class IndexTables:
     def _table(self, name: str) -> Iterator[Any]:
         from clawmem_core.storage import ops
 
-        return (value for _, _, value in ops.decode(self.sections.blob(name)))  # type: ignore[arg-type]
+        return (value for _, _, value in ops.decode(memoryview(self.sections.blob(name))))
 
     @healing
     def sessions(self) -> Iterator[Session]:
