@@ -33,6 +33,7 @@ SECRET_MEMBERS: Final = {
     "episode": ("externalSessionId", "sourceEventId", "provenance", "originClass"),
     "fact": ("text", "subjectKey", "kind", "sourceEventId", "provenance", "agentId", "profileId"),
 }
+_RANDOM_IDS: Final = ("externalSessionId", "sourceEventId")  # hosts make them up: they may look random
 #: one of these, in lower case, or a long word that is neither of small letters nor hexadecimal stands in every text in
 #: which redaction_patterns.py finds something
 _SECRET_MARKS: Final = (
@@ -209,8 +210,10 @@ def refuse_secrets(members: Mapping[str, Any], names: Iterable[str], redactor: R
         from clawmem_core.contract.redaction import find_secrets
 
         found = (redactor.find if redactor else find_secrets)(value)
-        if found:
-            raise InvalidInputError(field=name, detail=f"holds what looks like a secret ({found[0].redaction_class})")
+        for finding in found:
+            if finding.redaction_class != "entropy" or name not in _RANDOM_IDS:
+                detail = f"holds what looks like a secret ({finding.redaction_class})"
+                raise InvalidInputError(field=name, detail=detail)
 
 
 def plainly_clean(text: str) -> bool:

@@ -20,6 +20,7 @@ from clawmem_core.writer import Writer
 from tests.core.contract.events import OTHER_SCOPES, SCOPE, checkpoint, episode, fact, make_store, save
 
 KEY = "AKIA" + "ABCDEFGHIJKLMNOP"  # no real one
+RANDOM = "chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT"
 
 
 @pytest.fixture
@@ -123,6 +124,14 @@ def test_an_episode_with_a_secret_name_is_refused(path: Path, name: str) -> None
     with pytest.raises(errors.InvalidInputError, match=rf"{name}: .*secret"):
         save(path, episode(**{name: f"key {KEY}"}))
     assert "saved" == save(path, episode(f"key {KEY}")).status
+
+
+@pytest.mark.parametrize("event", [fact(sourceEventId=RANDOM), episode(externalSessionId=RANDOM, sourceEventId=RANDOM)])
+def test_ids_may_look_random(path: Path, event: dict[str, Any]) -> None:
+    """Those of a source or a session, as hosts make them; elsewhere such a run counts as a secret."""
+    assert "saved" == save(path, event).status
+    with pytest.raises(errors.InvalidInputError, match=r"provenance: .*entropy"):
+        save(path, fact(provenance=RANDOM))
 
 
 def test_an_event_with_a_secret_that_is_stored_exists(path: Path) -> None:
