@@ -7,6 +7,7 @@ import os
 import random
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ REGRESSIONS: tuple[int, ...] = ()
 class CrashLayer(FaultyLayer):
     """Counts only calls that change something."""
 
-    def _strikes(self, fault: Fault, operation: str) -> bool:
+    def _strikes(self, fault: Fault, operation: str, arguments: tuple[Any, ...]) -> bool:
         if operation not in CHANGING and operation != "create":
             self.count -= 1
             return False

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.explore import Laboratory
-from tests.faults.faulty import one_fault_each
+from tests.faults.faulty import EVERYWHERE, one_fault_each
 from tests.faults.parallel import each
 from tests.faults.verbs import JOBS, Bench, Job
 
@@ -23,7 +23,7 @@ def test_every_call_fails_once(job: Job, tmp_path: Path) -> None:
     """Old state or new, acknowledged means new, no temporary file, a documented answer, and the next save works."""
     laboratory = Laboratory(Bench(tmp_path), job)
     faults = one_fault_each(laboratory.trace, TURN)
-    assert {fault.at for fault in faults} == set(range(1, len(laboratory.trace) + 1))
+    assert {fault.at for fault in faults} == {EVERYWHERE, *range(1, len(laboratory.trace) + 1)}
     if len(faults) > SHORT and job.name not in COMPLETE:
         faults = faults[TURN % 4 :: 4]
     failures = each(faults, laboratory.judge)
