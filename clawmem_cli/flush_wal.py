@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clawmem_cli import output
 from clawmem_cli.writing import open_store
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clawmem_cli.parsing import Arguments
 

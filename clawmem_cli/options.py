@@ -140,7 +140,7 @@ _VERBS = (
         (Option("--force", "flag", "Replace the destination."), *WRITING),
         (Argument("DEST", "path", "The new file."),),
     ),
-    Verb("flush-wal", "Checkpoint: move the log's records into the file.", WRITING),
+    Verb("flush-wal", "Checkpoint: move the log's records into the file.", WRITING, fast=True),
     Verb(
         "delete", "Mark records as deleted.", WRITING,
         (Argument("ID", "int", "Index of a record.", least=0, multiple=True),),
@@ -177,6 +177,7 @@ _VERBS = (
             Option("--full", "flag", "Compare vectors and words of the index too, as up to 5,000 records is always done."),
             Option("--strict", "flag", "Unsigned log entries fail as well."),
         ),
+        fast=True,
     ),
     Verb(
         "replace", "Replace a fact by a new one, given by --text, --json or on stdin.",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from clawmem_cli import output
 from clawmem_cli.parsing import display_path
 from clawmem_cli.writing import store_paths
@@ -11,6 +9,7 @@ from clawmem_core.errors import IntegrityError
 from clawmem_core.integrity.keys import load_public
 from clawmem_core.integrity.verify import verify
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clawmem_cli.parsing import Arguments
 

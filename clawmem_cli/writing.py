@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from clawmem_cli import output
 from clawmem_core.errors import KeyFileError, NoStoreError, NotAStoreError
 from clawmem_core.storage import fs
 from clawmem_core.storage.paths import StorePaths
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

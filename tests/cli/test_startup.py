@@ -89,5 +89,16 @@ def test_export_loads_no_hdf5(checkpointed: Path) -> None:
 
 def test_a_verb_on_typers_path_never_loads_rich(checkpointed: Path) -> None:
     """Nor does help."""
-    assert "rich" not in loaded(checkpointed, "flush-wal")
+    assert "rich" not in loaded(checkpointed, "tick")
     assert "rich" not in loaded(checkpointed, "--help")
+
+
+def test_a_checkpoint_and_a_verification_load_no_typer(
+    checkpointed: Path, store: Callable[..., Answer], tmp_path: Path
+) -> None:
+    """HDF5 is all they wait for, and the key where there is one."""
+    assert set() == {"typer", "rich", "cryptography"} & loaded(checkpointed, "flush-wal")
+    key = tmp_path / "k.pem"
+    public = store("keygen", "--out", str(key)).document["public_key"]
+    assert set() == {"typer", "rich"} & loaded(checkpointed, "flush-wal", "--signing-key", str(key))
+    assert set() == {"typer", "rich"} & loaded(checkpointed, "verify", "--public-key", public)
