@@ -197,7 +197,9 @@ def _fields(records: Records, rows: Rows, row: int, leaf: bytes, copies: Copies 
 def _values(records: Records, rows: Rows, row: int) -> dict[str, Any]:
     """The fields of a row by report name."""
     texts = records.texts(row, row + 1, {})
-    return dict(zip(_FIELDS, [*(column[row] for column in rows.numbers), *(text[0] for text in texts)], strict=True))
+    return dict(
+        zip(_FIELDS, [*(column[row] for column in rows.numbers), *(bytes(text[0]) for text in texts)], strict=True)
+    )
 
 
 def _leaf(values: Mapping[str, Any]) -> bytes:

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from clawmem_core.integrity.merkle import Texts
+
     #: takes a first row and the columns TEXTS from there on
-    Observer = Callable[[int, list[list[bytes]]], None]
+    Observer = Callable[[int, list[Texts]], None]
 
 #: columns of a record in the order in which they are hashed: dataset of /memory, type, name in reports
 NUMBERS: Final = (
@@ -46,6 +48,8 @@ OPTIONAL: Final = ("hidden", "keys", "source_ids")  # absent means all zero, emp
 _TOMBSTONES, _HIDDEN, _IDS = range(3)
 
 _BLOCK: Final = 8192  # rows read at a time
+_HASHED: Final = 1024  # rows hashed at a time, and read of wide columns: what the cache of a processor holds
+_NARROW: Final = 64  # bytes of a fixed-width text in a column that is read in whole blocks
 _LEAST: Final = 64  # rows given up together where a block cannot be read
 _DEFLATE_LIMIT: Final = 1032  # deflate cannot expand more than this
 
@@ -127,10 +131,16 @@ class StoredColumn:
             findings.add("column-type", f"{self.path} has type {found}", dataset=self.path)
         self.rows = int(shape[0])
 
-    def read(self, start: int, stop: int, findings: Findings) -> tuple[Any, list[tuple[int, int]]]:
-        """Values of rows start to stop (numbers as array, else a list of bytes), and the row ranges that failed.
+    @property
+    def narrow(self) -> bool:
+        """Whether its values are short texts."""
+        return self.kind == "text" and (self.dataset is None or 0 < self.dataset.dtype.itemsize <= _NARROW)
 
-        Rows beyond the column's end and rows that cannot be read hold zero or b"".
+    def read(self, start: int, stop: int, findings: Findings) -> tuple[Any, list[tuple[int, int]]]:
+        """Values of rows start to stop, and the row ranges that failed.
+
+        Numbers are an array, texts a list of bytes, vectors an array u8[rows, size], or a list of bytes where some are
+        not there. Rows beyond the column's end and rows that cannot be read hold zero or b"".
         """
         failed: list[tuple[int, int]] = []
         parts = list(self._parts(start, min(stop, self.rows), failed)) if self.dataset is not None else []
@@ -139,8 +149,10 @@ class StoredColumn:
                 "column-unreadable", f"{self.path} cannot be read from row {first} to {last - 1}", dataset=self.path
             )
         missing = stop - max(start, min(stop, self.rows))
+        if len(parts) == 1 and not missing:
+            return parts[0], failed
         if self.kind == "text" or self.kind.startswith("vector"):
-            values: list[bytes] = [value for part in parts for value in part]
+            values = [bytes(value) for part in parts for value in part]
             return values + [b""] * missing, failed
         return np.concatenate([*parts, np.zeros(missing, self.kind)]), failed
 
@@ -164,8 +176,7 @@ class StoredColumn:
             return values.tolist()
         if self.kind.startswith("vector"):
             flat = np.ascontiguousarray(values, self.kind[7:])
-            size = flat.dtype.itemsize * self.width
-            return flat.view(f"V{size}").ravel().tolist() if size else [b""] * len(flat)
+            return flat.view(np.uint8).reshape(len(flat), flat.dtype.itemsize * self.width)
         return values.astype(self.kind)
 
     def _blank(self, count: int) -> Any:
@@ -261,9 +272,24 @@ class Records:
         found.unreadable = failed
         return found
 
-    def texts(self, start: int, stop: int, failed: dict[int, list[str]]) -> list[list[bytes]]:
+    def texts(self, start: int, stop: int, failed: dict[int, list[str]]) -> list[Texts]:
         """The columns TEXTS of rows start to stop; what cannot be read is added to `failed`."""
         return [self._read(column, start, stop, failed) for column in self.columns[len(NUMBERS) :]]
+
+    def _blocks(self, fresh: NDArray[np.bool_], failed: dict[int, list[str]]) -> Iterator[tuple[int, int, list[Texts]]]:
+        """Row ranges that cover the fresh rows, and the columns TEXTS there."""
+        columns = self.columns[len(NUMBERS) :]
+        for first, last in _runs(fresh):
+            whole = {
+                place: self._read(column, first, last, failed) for place, column in enumerate(columns) if column.narrow
+            }
+            for start in range(first, last, _HASHED):
+                stop = min(start + _HASHED, last)
+                yield start, stop, [
+                    whole[place][start - first : stop - first] if place in whole
+                    else self._read(column, start, stop, failed)
+                    for place, column in enumerate(columns)
+                ]  # fmt: skip
 
     def _read(self, column: StoredColumn, start: int, stop: int, failed: dict[int, list[str]]) -> Any:
         values, ranges = column.read(start, stop, self.findings)
@@ -286,8 +312,7 @@ class Records:
             for mine, theirs in zip(found.numbers, known.numbers, strict=True):
                 fresh |= _bits(mine) != _bits(theirs)[at]
             found.leaves[~fresh] = known.leaves[at[~fresh]]
-        for start, stop in _runs(fresh):
-            texts = self.texts(start, stop, found.unreadable)
+        for start, stop, texts in self._blocks(fresh, found.unreadable):
             if observe is not None:
                 observe(start, texts)
             rows = encode_rows(RECORD, [column[start:stop] for column in found.numbers], texts)

@@ -17,6 +17,7 @@ import numpy as np
 from clawmem_core.search import index_build as build
 from clawmem_core.search.index_postings import HeadRange
 from clawmem_core.search.index_reader import IndexReader
+from clawmem_core.search.index_update import known_texts
 from clawmem_core.search.index_writer import IndexFile, MemorySink
 
 TYPE_CHECKING = False
@@ -39,6 +40,7 @@ _COLUMNS: Final = (
 _TOTALS: Final = (
     "active", "lengths", "neighbour_lengths", "vectors", "neighbour_weight", "ascending_times", "shortest",
 )  # fmt: skip
+NO_ROWS: Final = np.zeros(0, np.int64)
 _ESCAPE: Final = 255  # in `tf`: look in `tfx`
 _STEPS: Final = 0.5 + 1e-3  # distance of an int8 value from the true one: half a step, and rounding
 _ROUNDING: Final = 1e-5
@@ -49,7 +51,10 @@ class Forged(ValueError):
 
 
 def columns_differ(reader: IndexReader, columns: Columns) -> Iterator[str]:
-    """What differs in all but texts, vectors and words, one text for each part; lengths in tokens are believed."""
+    """What differs in all but texts, vectors and words, one text for each part.
+
+    Lengths in tokens are believed, and so are sessions, channels and tags: the caller compared them.
+    """
     lengths = _token_lengths(reader, columns.count)
     if len(lengths) != columns.count:
         yield "section dl"
@@ -58,7 +63,8 @@ def columns_differ(reader: IndexReader, columns: Columns) -> Iterator[str]:
     totals.vectors = int(np.count_nonzero((columns.norms > 0) & (columns.tombstones == 0)))
     sink = MemorySink()
     file = IndexFile(sink)
-    build.write_columns(columns, file, build.Rows(columns), lengths, totals)
+    known = known_texts(reader, NO_ROWS)
+    build.write_columns(columns, file, build.Rows(columns, known["session"]), lengths, totals, known)
     file.finish(build.header_of(columns, 0, 0))
     built = IndexReader(sink.data, -1)
     for name in _COLUMNS:

@@ -18,26 +18,40 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    #: a column of byte strings; as an array u8[N, size] where they are all of one size
+    Texts = Sequence[bytes] | NDArray[np.uint8]
+
 RECORD, NODE, TABLE_ROW = b"\x00", b"\x01", b"\x02"
 EMPTY_ROOT: Final = sha256(b"").digest()
 
 
-def encode_rows(tag: bytes, numbers: Sequence[NDArray[Any]], texts: Sequence[Sequence[bytes]]) -> Iterator[bytes]:
+def encode_rows(tag: bytes, numbers: Sequence[NDArray[Any]], texts: Sequence[Texts]) -> Iterator[bytes]:
     """The encodings of rows given by column: tag, numbers little-endian, byte lengths of the texts as u32, the texts.
 
-    `numbers` and `texts` are columns of one length, in the order in which they are encoded.
+    `numbers` and `texts` are columns of one length, in the order in which they are encoded. The first of `texts` may be
+    an array u8[N, size] of texts that are all of one size.
     """
     names = [f"n{position}" for position in range(len(numbers))]
     layout: list[Any] = [("tag", "S1")]
     layout += [(name, column.dtype.newbyteorder("<")) for name, column in zip(names, numbers, strict=True)]
-    heads = np.empty(len(numbers[0]), [*layout, ("lengths", "<u4", (len(texts),))])
+    layout += [("lengths", "<u4", (len(texts),))]
+    whole = texts[0] if texts and isinstance(texts[0], np.ndarray) else None
+    if whole is not None:
+        layout += [("whole", "u1", whole.shape[1:])]
+    heads = np.zeros(len(numbers[0]), layout)
     heads["tag"] = np.frombuffer(tag, "S1")
     for name, column in zip(names, numbers, strict=True):
         heads[name] = column
+    if whole is not None:
+        heads["whole"] = whole
+        heads["lengths"][:, 0] = whole.shape[1]
+    held: list[Sequence[bytes]] = []
     for position, text in enumerate(texts):
-        heads["lengths"][:, position] = np.fromiter(map(len, text), "<u4", len(text))
+        if not isinstance(text, np.ndarray) and any(text):
+            heads["lengths"][:, position] = np.fromiter(map(len, text), "<u4", len(text))
+            held.append(text)
     packed: list[bytes] = heads.view(f"V{heads.dtype.itemsize}").tolist()
-    return map(b"".join, zip(packed, *texts, strict=True))
+    return map(b"".join, zip(packed, *held, strict=True))
 
 
 def hash_rows(rows: Iterator[bytes]) -> list[bytes]:
@@ -75,10 +89,20 @@ def tree_levels(leaves: NDArray[np.uint8], before: Sequence[NDArray[np.uint8]] =
             fresh = np.ones(pairs, bool)
             fresh[:kept] = (children[:kept] != old[: 2 * kept].reshape(kept, 64)).any(axis=1)
             above[:kept] = old_above[:kept]
-        both = np.ascontiguousarray(children[fresh]).view("V64").ravel().tolist()
-        above[:pairs][fresh] = as_array(hash_rows(map(NODE.__add__, both)))
+        above[:pairs][fresh] = as_array(_hash_nodes(np.ascontiguousarray(children[fresh])))
         levels.append(above)
     return levels
+
+
+def _hash_nodes(children: NDArray[np.uint8]) -> list[bytes]:
+    """The nodes above u8[N, 64] pairs of hashes."""
+    begun = sha256(NODE).copy  # to copy a hash costs less than to begin one
+    found: list[bytes] = []
+    for pair in children.view("V64").ravel().tolist():
+        node = begun()
+        node.update(pair)
+        found.append(node.digest())
+    return found
 
 
 def tree_root(levels: Sequence[NDArray[np.uint8]]) -> bytes:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from clawmem_core.integrity.check import Check
     from clawmem_core.integrity.content import Findings
+    from clawmem_core.integrity.merkle import Texts
     from clawmem_core.model import Record
     from clawmem_core.storage.columns import Columns
     from clawmem_core.storage.paths import StorePaths
@@ -115,12 +116,14 @@ class IndexCheck:
 
     # ------------------------------------------------------------ records
 
-    def observe(self, start: int, texts: Sequence[Sequence[bytes]]) -> None:
+    def observe(self, start: int, texts: Sequence[Texts]) -> None:
         """Compare the texts of rows from `start` on."""
         if self._reader is None:
             return
         for name in (*_BLOBS, *_CODED):
-            self._compare(name, start, texts[_TEXT_AT[name]])
+            column = texts[_TEXT_AT[name]]
+            assert not isinstance(column, np.ndarray)  # only vectors are
+            self._compare(name, start, column)
 
     def _compare(self, name: str, start: int, expected: Sequence[bytes]) -> None:
         try:

@@ -62,12 +62,21 @@ class Sections:
         seen = self._seen
         page = seen.find(0, first, last)
         while page >= 0:
-            low = page * form.PAGE or form.HEADER_SIZE
-            high = min(page * form.PAGE + form.PAGE, self.header.pages_offset)
-            if zlib.crc32(self.data[low:high]) != self._sums[page]:
-                raise UnusableIndex(f"damaged page {page}")
-            seen[page] = 1
+            end = seen.find(1, page, last)
+            self._compare(page, last if end < 0 else end)
             page = seen.find(0, page + 1, last)
+
+    def _compare(self, first: int, last: int) -> None:
+        """Compare the checksums of pages first..last."""
+        crc, data, page = zlib.crc32, self.data, form.PAGE
+        starts = [first * page or form.HEADER_SIZE, *range((first + 1) * page, last * page, page)]
+        ends = [*starts[1:], min(last * page, self.header.pages_offset)]
+        sums = [crc(data[low:high]) for low, high in zip(starts, ends, strict=True)]
+        expected = self.checksums(first, last - first)
+        if sums != expected:
+            wrong = next(at for at in range(len(sums)) if sums[at] != expected[at])
+            raise UnusableIndex(f"damaged page {first + wrong}")
+        self._seen[first:last] = b"\1" * (last - first)
 
     def checksums(self, first: int, count: int) -> list[int]:
         """The recorded checksums of some pages."""

@@ -133,6 +133,11 @@ def replaced_rows(old: IndexReader, ids: Array, put: Collection[int]) -> Array:
     return rows[rows < old.count]
 
 
+def known_texts(old: IndexReader, changed: Array) -> dict[str, Known]:
+    """The columns of an index that are kept as numbers of strings, by name; `changed`: rows that are others now."""
+    return {name: _known(old, column, table, changed) for name, column, table in _CODED}
+
+
 def _known(old: IndexReader, column: str, table: str, changed: Array) -> Known:
     """A text column of the old index."""
     offsets = old.sections.column(f"{table}.o")
@@ -191,7 +196,7 @@ def update(
     Raises UnusableIndex where the old index is damaged.
     """
     replaced = replaced_rows(old, columns.ids, put)
-    known = {name: _known(old, column, table, replaced) for name, column, table in _CODED}
+    known = known_texts(old, replaced)
     rows = Rows(columns, known["session"])
     change = Change(old, rows, replaced)
     if not change.small:
