@@ -1,8 +1,7 @@
 """MemoryStore: the engine behind one handle, for library callers and for the subcommands that change a store.
 
-Invariants: a handle that can write holds the store's lock until `close`; every change goes door → log → overlay, in
-that order, so what a call acknowledged is durable and visible; a failed change leaves handle and store as they were;
-handles are safe to share between threads and refuse use in a forked child. Searching never writes.
+Invariants: those of the handle (handle.py); every change goes door → log → overlay, in that order, so what a call
+acknowledged is durable and visible; a failed change leaves handle and store as they were. Searching never writes.
 
     >>> with MemoryStore.create("agent.h5", dim=4) as store:
     ...     store.save(MemoryEntry("User prefers dark mode", [0.1, 0.2, 0.3, 0.4]))
@@ -12,22 +11,13 @@ handles are safe to share between threads and refuse use in a forked child. Sear
 from __future__ import annotations
 
 import os
-import threading
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from clawmem_core import door
-from clawmem_core.errors import (
-    ClawmemError,
-    ClosedError,
-    ForkedError,
-    InvalidInputError,
-    NotFoundError,
-    ReadOnlyError,
-    SigningKeyRequiredError,
-)
+from clawmem_core.errors import InvalidInputError, NotFoundError, SigningKeyRequiredError
+from clawmem_core.graph import GraphStore
 from clawmem_core.model import MemoryEntry, Record, SearchHit, SearchOptions, StoreConfig
 from clawmem_core.storage import ops
 from clawmem_core.storage.log_format import SIGNED, Key
@@ -35,15 +25,11 @@ from clawmem_core.view import View, open_view
 from clawmem_core.writer import GONE, LIVE, Writer, upsert_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from clawmem_core.contract.memories import ScopedMemories
     from clawmem_core.integrity.signing import Signing
     from clawmem_core.storage.bulk import BulkWriter
-    from clawmem_core.storage.ops import Alias, Entity, Relation, Session
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +41,11 @@ class SaveResult:
     count: int
 
 
-class MemoryStore:
+class MemoryStore(GraphStore):
     """An open store. Make one with `create`, `open` or `open_read_only`; use it as a context manager.
 
-    `warnings`: what went wrong without costing anything acknowledged, in order: damage that opening found, checkpoints
-    nobody asked for that failed, derived files that could not be written.
+    `warnings`: as of `Handle`. Sessions and the graph are in `GraphStore`.
     """
-
-    def __init__(self, view: View, writer: Writer | None, signing: Any = None) -> None:
-        self._view, self._writer, self._signing = view, writer, signing
-        self.warnings: list[str] = [report.message for report in (writer.reports if writer else view.reports)]
-        self._mutex = threading.RLock()
-        self._pid = os.getpid()
-        self._closed = False
 
     # ------------------------------------------------------------ opening and closing
 
@@ -119,41 +97,6 @@ class MemoryStore:
 
         return BulkWriter(StorePaths(path), door.config(config))
 
-    def close(self) -> None:
-        """Let lock and files go. What was acknowledged is in the log or the file."""
-        with self._mutex:
-            if self._closed:
-                return
-            self._closed = True
-            self._view.close()
-            if self._writer is not None and os.getpid() == self._pid:
-                self._writer.close()
-
-    def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.close()  # as a file does: a handle that nobody holds must not keep the lock
-
-    def __enter__(self) -> MemoryStore:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _check(self) -> View:
-        if os.getpid() != self._pid:
-            raise ForkedError(path=self._view.paths.given)
-        if self._closed:
-            raise ClosedError(path=self._view.paths.given)
-        return self._view
-
-    def _writing(self) -> Writer:
-        self._check()
-        if self._writer is None:
-            raise ReadOnlyError(path=self._view.paths.given)
-        return self._writer
-
     # ------------------------------------------------------------ saving
 
     def save(self, entry: MemoryEntry) -> SaveResult:
@@ -178,25 +121,6 @@ class MemoryStore:
         keyed = MemoryEntry(**{name: getattr(entry, name) for name in MemoryEntry.__slots__})
         keyed.key = key
         return self.save(keyed)
-
-    def _commit(self, operations: Sequence[tuple[int, int, Any]]) -> None:
-        """Commit what the writer has staged, let the view see it, checkpoint where one is due."""
-        writer = self._writing()
-        before = self._view.pending
-        writer.commit()
-        self._view.overlay.apply(operations)
-        self._view.state, self._view.log_bytes = writer.state, writer.log.size
-        happened, warnings = writer.checkpoint_if_due(before, self._signing)
-        self.warnings.extend(warnings)
-        if happened:
-            try:
-                self._look_again()
-            except ClawmemError as error:  # what this handle has seen so far says the same
-                self.warnings.append(f"the new checkpoint could not be opened: {error.message}")
-
-    def _look_again(self) -> None:
-        """See the file that a checkpoint just put in place."""
-        self._view = open_view(self._view.paths.given)  # the old one ends with the last iterator over it
 
     # ------------------------------------------------------------ deleting
 
@@ -373,103 +297,6 @@ class MemoryStore:
         from clawmem_core.contract.memories import ScopedMemories
 
         return ScopedMemories(self, scope)
-
-    def change(self, work: Callable[[Writer], Answer]) -> Answer:
-        """Let `work` change the store through its writer and commit, then see what it did, also where it raised."""
-        with self._mutex:
-            writer = self._writing()
-            before = self._view.pending
-            try:
-                answer = work(writer)
-            finally:
-                self._look_again()
-            happened, warnings = writer.checkpoint_if_due(before, self._signing)
-            self.warnings.extend(warnings)
-            if happened:
-                self._look_again()
-            return answer
-
-    @contextmanager
-    def viewed(self) -> Iterator[View]:
-        """The state of the store that this handle sees, held still while the block runs."""
-        with self._mutex:
-            yield self._check()
-
-    # ------------------------------------------------------------ sessions and graph
-
-    def sessions(self) -> list[Session]:
-        """Every session, in the order they were added."""
-        return list(self._check().overlay.all_sessions())
-
-    def add_session(
-        self, id: str, start: int, end: int, channel: str = "", summary: str = "", timestamp: float | None = None
-    ) -> None:
-        """Put a session: its id, first and last record id (-1: none), channel, summary, time in seconds."""
-        with self._mutex:
-            writer = self._writing()
-            if not door.text("id", id):
-                raise InvalidInputError(field="id", detail="is empty")
-            for name, value in (("start", start), ("end", end)):
-                door.integer(name, value, -1, writer.state.next_record_id - 1)
-            if end < start:
-                raise InvalidInputError(field="end", detail=f"{end} lies before start {start}")
-            row = ops.Session(
-                id, start, end, door.text("channel", channel), door.text("summary", summary, door.MAX_CHUNK),
-                door.timestamp(timestamp),
-            )  # fmt: skip
-            writer.stage(ops.session(row), 1, operation="session")
-            self._commit([(ops.SESSION, 0, row)])
-
-    def entities(self) -> list[Entity]:
-        """Every entity, in the order they were added."""
-        return list(self._check().overlay.all_entities())
-
-    def add_entity(self, name: str, type: str, record_id: int = -1) -> int:
-        """Add a graph node and return its id, which is never reused."""
-        with self._mutex:
-            writer = self._writing()
-            door.integer("record_id", record_id, -1, writer.state.next_record_id - 1)
-            row = ops.Entity(writer.state.next_entity_id, door.text("name", name), door.text("type", type), record_id)
-            writer.stage(ops.entity(row), 1, operation="entity", target=row.id, next_entity_id=row.id + 1)
-            self._commit([(ops.ENTITY, 0, row)])
-            return row.id
-
-    def relations(self) -> list[Relation]:
-        """Every relation, in the order they were added."""
-        return list(self._check().overlay.all_relations())
-
-    def add_relation(
-        self, source: int, target: int, type: str, weight: float = 1.0, timestamp: float | None = None
-    ) -> None:
-        """Put an edge between two entities (NotFoundError where one is missing); same ends and type replace it."""
-        with self._mutex:
-            writer = self._writing()
-            known = {row.id for row in self._view.overlay.all_entities()}
-            for end in (source, target):
-                if end not in known:
-                    raise NotFoundError(kind="entity", id=end)
-            row = ops.Relation(
-                source, target, door.text("type", type), door.number("weight", weight, -3e38, 3e38),
-                door.timestamp(timestamp),
-            )  # fmt: skip
-            writer.stage(ops.relation(row), 1, operation="relation", target=source)
-            self._commit(list(ops.decode(ops.relation(row))))
-
-    def aliases(self) -> list[Alias]:
-        """Every alias, in the order they were added."""
-        return list(self._check().overlay.all_aliases())
-
-    def add_alias(self, name: str, entity_id: int) -> None:
-        """Put another name (kept lower-cased) of an entity."""
-        with self._mutex:
-            writer = self._writing()
-            if entity_id not in {row.id for row in self._view.overlay.all_entities()}:
-                raise NotFoundError(kind="entity", id=entity_id)
-            row = ops.Alias(door.text("name", name).lower(), entity_id)
-            if not row.name:
-                raise InvalidInputError(field="name", detail="is empty")
-            writer.stage(ops.alias(row), 1, operation="alias", target=entity_id)
-            self._commit([(ops.ALIAS, 0, row)])
 
     # ------------------------------------------------------------ activation
 
