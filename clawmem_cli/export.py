@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clawmem_cli.scoped import EventRead
     from clawmem_core.view import View
 
-_BATCH = 1 << 16  # bytes that are written at once
+_BLOCK = 64  # events that are written at once
 _NAMED = 10  # records that a warning names
 
 
@@ -33,46 +33,41 @@ def run(args: Arguments) -> int:
     with open_view(args.path) as view:
         output.reports(view.reports)
         empty: list[int] = []
-        lines = _records(view, args, empty) if read is None else _events(view, args, read, empty)
-        parts: list[bytes] = []
-        size = 0
-        for line in lines:
-            parts.append(line)
-            size += len(line)
-            if size >= _BATCH:
-                output.write(b"\n".join(parts) + b"\n")
-                parts.clear()
-                size = 0
-        if parts:
-            output.write(b"\n".join(parts) + b"\n")
+        blocks = _records(view, args, empty) if read is None else _events(view, args, read, empty)
+        for lines in blocks:
+            if lines:
+                output.write(b"\n".join(lines) + b"\n")
     if empty:
         ids = ", ".join(map(str, empty[:_NAMED])) + (", …" if len(empty) > _NAMED else "")
         output.warning("empty-chunk", f"record {ids} has no text, which another tool took; `save` refuses such a line")
     return 0
 
 
-def _records(view: View, args: Arguments, empty: list[int]) -> Iterator[bytes]:
+def _records(view: View, args: Arguments, empty: list[int]) -> Iterator[list[bytes]]:
     """The plain records; ids of those without text go to `empty`."""
     total = view.state.rows if args.include_deleted else view.state.active
     from orjson import dumps  # plain records are valid UTF-8 and finite, so it prints what output.json_bytes does
 
     float16, embeddings = view.base.float16, args.embeddings
-    for record in tracked(view.records(args.include_deleted), "exporting", total):
-        if not record.scope:
-            if not record.chunk:
-                empty.append(record.id)
-            yield dumps(record_fields(record, float16, embeddings))
+    for block in tracked(view.blocks(args.include_deleted), "exporting", total):
+        plain = [record for record in block if not record.scope]
+        empty.extend(record.id for record in plain if not record.chunk)
+        yield [dumps(record_fields(record, float16, embeddings)) for record in plain]
 
 
-def _events(view: View, args: Arguments, read: EventRead, empty: list[int]) -> Iterator[bytes]:
+def _events(view: View, args: Arguments, read: EventRead, empty: list[int]) -> Iterator[list[bytes]]:
     """The events of one scope, or everything; ids of plain records without text go to `empty`."""
     rows = read.rows(view).rows
-    wanted = set(rows) if read.scope is not None else rows.keys() | plain_ids(view)
-    for id in tracked(sorted(wanted), "exporting", len(wanted)):
-        record = view.find(id)
-        if id in rows:
-            yield event_line(rows[id], record, view.base.float16, args.embeddings)
-        elif record is not None and not record.deleted:
-            if not record.chunk:
-                empty.append(record.id)
-            yield output.json_bytes(record_fields(record, view.base.float16, args.embeddings))
+    wanted = sorted(set(rows) if read.scope is not None else rows.keys() | plain_ids(view))
+    blocks = (wanted[start : start + _BLOCK] for start in range(0, len(wanted), _BLOCK))
+    for block in tracked(blocks, "exporting", len(wanted)):
+        lines = []
+        for id in block:
+            record = view.find(id)
+            if id in rows:
+                lines.append(event_line(rows[id], record, view.base.float16, args.embeddings))
+            elif record is not None and not record.deleted:
+                if not record.chunk:
+                    empty.append(record.id)
+                lines.append(output.json_bytes(record_fields(record, view.base.float16, args.embeddings)))
+        yield lines

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 MAX_INPUT: Final = 64 << 20  # bytes of one JSON document
-_STEP: Final = 1 << 18
+_STEP: Final = 1 << 16  # what a pipe holds, unless somebody made it larger
+_FEW: Final = 64
+_LONG: Final = 2048  # bytes from which looking for each colon is faster than looking at each byte
 _EXACT: Final = 2.0**53  # beyond it orjson and the strict parser may differ on whole numbers
 _STDIN: Final = 0
 
@@ -96,28 +98,46 @@ class LineParser:
         except InvalidJsonError as problem:
             raise InvalidJsonError(line=number, detail=problem.fields["detail"]) from None
 
-    def _parse(self, line: bytes) -> dict[str, Any]:
-        """The object of a line.
+    def flat(self, line: bytes) -> dict[str, Any] | None:
+        """The object of a line as orjson reads it, if it has every member that stands there; None if that is unsure.
 
         orjson keeps the last of two equal keys. Each colon of the line stands behind a key or inside a text; so a line
         with as many colons as members has dropped none, nor has one whose other colons are all in the texts it kept
-        and none of whose texts hides a colon behind an escape. Whatever this rule or orjson does not settle (big
-        numbers, nesting) goes to the strict parser.
+        and none of whose texts hides a colon behind an escape. Members that are objects, and numbers beyond 2**53, are
+        for the strict parser.
         """
         try:
             value = self._loads(line)
         except ValueError:
-            return parse_object(line)
+            return None
         if type(value) is not dict:
-            return parse_object(line)
-        colons = line.count(b":")
+            return None
+        colons = line.count(b":") if len(line) < _LONG else _count_colons(line)
         if colons != len(value) and (b"\\u003" in line or colons != _colons(value)):
+            return None
+        return value
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        """The object of a line; whatever orjson does not settle goes to the strict parser."""
+        value = self.flat(line)
+        if value is None:
             return parse_object(line)
         for item in value.values():
             kind = type(item)
             if kind is dict or ((kind is float or kind is int) and not -_EXACT < item < _EXACT):
                 return parse_object(line)
         return value
+
+
+def _count_colons(line: bytes) -> int:
+    """What line.count(b":") gives, in a tenth of the time where there are few: count() looks at each byte by itself."""
+    count, at = 0, line.find(b":")
+    while at >= 0:
+        count += 1
+        if count > _FEW:
+            return count + line.count(b":", at + 1)
+        at = line.find(b":", at + 1)
+    return count
 
 
 def _colons(members: dict[str, Any]) -> int:

@@ -1,17 +1,15 @@
 """`clawmem save --ndjson`: one record or event a line, one answer a line, committed in groups.
 
 Invariants: a line is answered only after it is durable; a group is committed and answered when stdin has nothing to
-read, or at 64 lines or 1 MiB; while stdin is idle the lock is free; a refused line changes nothing and never stops the
-stream; memory does not grow with the stream.
+read, or at 64 lines or 1 MiB; where that lasts a moment the lock is let go; a refused line changes nothing and never
+stops the stream; memory does not grow with the stream.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from clawmem_cli import output
 from clawmem_cli.jsonin import LineParser
-from clawmem_cli.lines import Idle, numbered_lines
+from clawmem_cli.lines import blocks_of_lines
 from clawmem_cli.progress import tracked
 from clawmem_cli.save import no_event, warn_unknown
 from clawmem_cli.scopes import read_scope
@@ -19,9 +17,14 @@ from clawmem_cli.writing import signing_of, tell
 from clawmem_core import door
 from clawmem_core.contract.saving import save_event
 from clawmem_core.errors import ClawmemError, HeldError, PartialError
-from clawmem_core.writer import Writer
+from clawmem_core.plain import PlainRows
+from clawmem_core.writer import STREAM_UNSYNCED, Writer
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from clawmem_cli.lines import Line
     from clawmem_cli.parsing import Arguments
     from clawmem_core.model import Record
 
@@ -32,60 +35,111 @@ OF_A_LINE = frozenset((2, 4, 14, 15, 16))
 
 
 class _Stream:
-    """One run: the writer while it is needed, the answers of the group, and the tally."""
+    """One run: the group that is being read, the writer while it is needed, and the tally."""
 
     def __init__(self, args: Arguments) -> None:
         self.args = args
         self.parser = LineParser()
         self.signing = signing_of(args)
         self.writer: Writer | None = None
-        self.answers: list[bytes | int] = []  # of the group, in order; the number of a line still to be staged
-        self.records: list[Record] = []
+        self.plain: PlainRows | None = None
+        self.group: list[Line] = []
         self.bytes = 0
+        self.answers: list[bytes] = []  # of the group, in order; b"" until the line is staged
+        self.waiting: list[int] = []  # places in the group of what is in `plain`, or else in `records`, to be staged
+        self.records: list[Record] = []
         self.scope = None if args.scope is None else read_scope(args.scope)
         self.tally = {"saved": 0, "updated": 0, "exists": 0, "pending": 0, "refused": 0}
         self.unknown: dict[str, None] = {}
 
-    def take(self, number: int, line: bytes) -> None:
-        """Stage one line, or note why it is refused."""
+    def take(self, block: list[Line]) -> None:
+        """Pass lines through the door, or note why one is refused; each time the group is full it is committed."""
+        writer, plain = self._open()
+        flat, add, simple = self.parser.flat, plain.add, self.scope is None
+        group, answers, waiting = self.group, self.answers, self.waiting
+        for item in block:
+            number, line = item
+            at = len(group)
+            group.append(item)
+            answers.append(b"")
+            try:
+                if not isinstance(line, bytes):
+                    raise line
+                self.bytes += len(line)
+                fields = flat(line) if simple else None
+                if fields is not None and add(fields):
+                    if self.records:
+                        self._stage_records(writer)
+                    waiting.append(at)
+                else:
+                    if len(plain):
+                        self._stage_plain(writer, plain)
+                    self._take_apart(writer, at, number, line)
+            except ClawmemError as problem:
+                if problem.exit not in OF_A_LINE:
+                    raise
+                self._refuse(at, problem)
+            if at + 1 >= _GROUP_LINES or self.bytes >= _GROUP_BYTES:
+                self.commit()
+                if plain.numbers_came:
+                    plain.use_numpy()  # a busy stream
+
+    def _open(self) -> tuple[Writer, PlainRows]:
         if self.writer is None:
             self.writer = Writer.open(self.args.path, self.args.lock_timeout, self.args.actor)
             output.reports(self.writer.reports)
-        writer = self.writer
-        try:
-            fields = self.parser.parse(line, number)
-            if "eventType" in fields:
-                self._stage()
-                saved = save_event(writer, fields, self.scope)
-                self._answer(len(self.answers), number, saved.status, saved.index)
-            elif self.scope is not None:
-                raise no_event()
-            else:
-                self._warn(fields)
-                self.records.append(door.object_record(fields, writer.header.dim, writer.float16))
-                self.answers.append(number)
-        except ClawmemError as problem:
-            if problem.exit not in OF_A_LINE:
-                raise
-            self.refuse(number, problem)
-        self.bytes += len(line)
-        if len(self.answers) >= _GROUP_LINES or self.bytes >= _GROUP_BYTES:
-            self.commit()
+        header = self.writer.header
+        if self.plain is None or (self.plain.dim, self.plain.float16) != (header.dim, self.writer.float16):
+            self.plain = PlainRows(header.dim, self.writer.float16)
+        return self.writer, self.plain
 
-    def _stage(self) -> None:
-        """Stage the records of the group as one frame and fill in their answers."""
-        if not self.records or self.writer is None:
-            return
-        saved = iter(self.writer.save_together(self.records))
-        for at, number in enumerate(self.answers):
-            if isinstance(number, int):
-                self._answer(at, number, *next(saved))
-        self.records.clear()
+    def _take_apart(self, writer: Writer, at: int, number: int, line: bytes) -> None:
+        """Pass one line through the door by itself."""
+        fields = self.parser.parse(line, number)
+        if "eventType" in fields:
+            self._stage_records(writer)
+            saved = save_event(writer, fields, self.scope)
+            self._answer(at, saved.status, saved.index)
+        elif self.scope is not None:
+            raise no_event()
+        else:
+            self._warn(fields)
+            self.records.append(door.object_record(fields, writer.header.dim, writer.float16))
+            self.waiting.append(at)
 
-    def _answer(self, at: int, number: int, status: str, index: int) -> None:
-        """The answer of line `number`, at its place in the group."""
+    def _stage_records(self, writer: Writer) -> None:
+        """Stage the records that wait as one frame and fill in their answers."""
+        if self.records:
+            for at, answer in zip(self.waiting, writer.save_together(self.records), strict=True):
+                self._answer(at, *answer)
+            self.records.clear()
+            self.waiting.clear()
+
+    def _stage_plain(self, writer: Writer, plain: PlainRows) -> None:
+        """Stage the plain rows that wait as one frame and fill in their answers."""
+        for row in reversed(plain.finish()):
+            at = self.waiting[row]
+            number, line = self.group[at]
+            assert isinstance(line, bytes)
+            try:
+                vector = door.object_vector(self.parser.parse(line, number), plain.dim, plain.float16)
+                plain.vectors[row] = vector or b""
+            except ClawmemError as problem:
+                self._refuse(at, problem)
+                plain.drop(row)
+                del self.waiting[row]
+        if len(plain):
+            self.tally["saved"] += len(plain)
+            group, answers = self.group, self.answers
+            for index, at in enumerate(self.waiting, writer.save_plain(plain)):
+                answers[at] = b'{"line":%d,"status":"saved","index":%d}\n' % (group[at][0], index)
+            plain.clear()
+            self.waiting.clear()
+
+    def _answer(self, at: int, status: str, index: int) -> None:
+        """The answer of the line at this place in the group."""
         self.tally[status] += 1
-        self.answers[at : at + 1] = [b'{"line":%d,"status":"%s","index":%d}\n' % (number, status.encode(), index)]
+        self.answers[at] = b'{"line":%d,"status":"%s","index":%d}\n' % (self.group[at][0], status.encode(), index)
 
     def _warn(self, fields: dict[str, Any]) -> None:
         """Tell each key that nothing reads once; --strict-keys raises UnknownKeyError."""
@@ -94,29 +148,31 @@ class _Stream:
                 self.unknown[name] = None
                 warn_unknown([name])
 
-    def refuse(self, number: int, problem: ClawmemError) -> None:
+    def _refuse(self, at: int, problem: ClawmemError) -> None:
         """Answer a line with its error."""
         self.tally["refused"] += 1
-        answer: dict[str, Any] = {"line": number, "status": "refused", "error": problem.document()}
-        self.answers.append(output.json_bytes(answer) + b"\n")
+        answer: dict[str, Any] = {"line": self.group[at][0], "status": "refused", "error": problem.document()}
+        self.answers[at] = output.json_bytes(answer) + b"\n"
 
     def commit(self, rests: bool = False) -> None:
         """Make the group durable, then answer it; `rests`: nothing more is there to be read."""
-        if self.writer is not None:
-            self._stage()
-            self.writer.commit(sync=not self.args.no_sync)
-        if self.answers:
-            output.write(b"".join(answer for answer in self.answers if isinstance(answer, bytes)))
-        if len(self.answers) >= _GROUP_LINES:
-            import numpy  # noqa: F401 (a busy stream: the door rounds vectors three times as fast with it)
-        self.answers.clear()
-        self.bytes = 0
+        if self.writer is not None and self.plain is not None:
+            self._stage_plain(self.writer, self.plain)
+            self._stage_records(self.writer)
+            self.writer.commit(not self.args.no_sync, STREAM_UNSYNCED)
+        if self.group:
+            output.write(b"".join(self.answers))
+            self.group.clear()
+            self.answers.clear()
+            self.bytes = 0
         if self.writer is not None and self.writer.stream_checkpoint_due(rests):
             tell("checkpoint", self.writer.automatic_checkpoint(self.signing)[1])
 
     def rest(self) -> None:
-        """Nothing to read: finish the group and let the lock go."""
+        """Nothing to read for a while: finish the group and let the lock go."""
         self.commit(rests=True)
+        if self.writer is not None:
+            self.writer.log.settle()
         self.close()
 
     def close(self) -> None:
@@ -129,13 +185,13 @@ def run_stream(args: Arguments) -> int:
     """Save every line of stdin; exit 3 when some were refused, else 16 when some are held for review."""
     stream = _Stream(args)
     try:
-        for item in tracked(numbered_lines(), "saving"):
-            if isinstance(item, Idle):
-                stream.rest()
-            elif isinstance(item.content, ClawmemError):
-                stream.refuse(item.number, item.content)
+        for block in tracked(blocks_of_lines(), "saving"):
+            if block:
+                stream.take(block)
+            elif stream.group:
+                stream.commit()
             else:
-                stream.take(item.number, item.content)
+                stream.rest()
         stream.rest()
     finally:
         stream.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clawmem_cli import output
 from clawmem_cli.jsonin import LineParser
-from clawmem_cli.lines import Idle, numbered_lines
+from clawmem_cli.lines import blocks_of_lines
 from clawmem_cli.progress import tracked
 from clawmem_cli.save_stream import OF_A_LINE
 from clawmem_cli.scoped import Pages, event_read, page_fields, record_reading_of_all_scopes
@@ -45,22 +45,26 @@ def run_batch(args: Arguments) -> int:
     with open_view(args.path) as view:
         pages = Pages(view, read)
         output.reports(view.reports)
-        for item in tracked(numbered_lines(), "searching"):
-            if not isinstance(item, Idle):
+        for block in tracked(blocks_of_lines(), "searching"):
+            for number, line in block:
                 total += 1
                 try:
-                    if isinstance(item.content, ClawmemError):
-                        raise item.content
-                    query = parser.parse(item.content, item.number)
-                    answer = {"line": item.number, "hits": _hits(pages, query, defaults)}
+                    if not isinstance(line, bytes):
+                        raise line
+                    query = parser.parse(line, number)
+                    answer = {"line": number, "hits": _hits(pages, query, defaults)}
                 except ClawmemError as problem:
                     if problem.exit not in OF_A_LINE:
                         raise
                     refused += 1
-                    answer = {"line": item.number, "status": "refused", "error": problem.document()}
+                    answer = {"line": number, "status": "refused", "error": problem.document()}
                 answers.append(output.json_bytes(answer) + b"\n")
                 size += len(answers[-1])
-            if answers and (isinstance(item, Idle) or size >= _BATCH):
+                if size >= _BATCH:
+                    output.write(b"".join(answers))
+                    answers.clear()
+                    size = 0
+            if answers and not block:
                 output.write(b"".join(answers))
                 answers.clear()
                 size = 0

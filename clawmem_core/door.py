@@ -41,7 +41,7 @@ VECTOR_KEYS = ("embedding", "embedding_f32", "embedding_f16")
 #: every key of a record's JSON object that `save` reads or, as `index`, knowingly ignores
 OBJECT_KEYS = ENTRY_KEYS.union(VECTOR_KEYS, ("index", "deleted", "activation"))
 
-_NUMBERS = {int, float}
+NUMBERS = frozenset((int, float))  # the types a vector's numbers may have
 # the upper byte of a little-endian float16: of all finite values, of the largest ones and of the smallest
 _FINITE_HIGH = bytes(high for high in range(256) if high & 0x7C != 0x7C)
 _HIGHEST, _LOWEST = 0x7B, 0xFB
@@ -151,9 +151,9 @@ def vector(values: Any, dim: int, float16: bool) -> bytes:
         raise InvalidVectorError(detail=f"must be an array of numbers, not {_kind(values)}")
     if len(values) != dim:
         raise DimensionError(expected=dim, given=len(values))
-    if not set(map(type, values)) <= _NUMBERS:
+    if not set(map(type, values)) <= NUMBERS:
         values = [value.item() if hasattr(value, "dtype") else value for value in values]
-        wrong = [value for value in values if type(value) not in _NUMBERS]
+        wrong = [value for value in values if type(value) not in NUMBERS]
         if wrong:
             raise InvalidVectorError(detail=f"must hold numbers only, found {_kind(wrong[0])}")
     numpy = sys.modules.get("numpy")
@@ -212,6 +212,11 @@ def _stored(values: Sequence[float], float32: bytes, dim: int, float16: bool) ->
     if (_HIGHEST in high or _LOWEST in high) and not -FLOAT16_MAX <= min(values) <= max(values) <= FLOAT16_MAX:
         raise _beyond_half(values)  # a value just above the limit is rounded to it without an error
     return _nonzero_half(data)
+
+
+def plain_half(data: bytes) -> bool:
+    """Whether little-endian float16 bytes are finite and have a byte that no zero has."""
+    return bool(data.strip(b"\x00\x80")) and not data[1::2].translate(None, _FINITE_HIGH)
 
 
 def _nonzero_half(data: bytes) -> bytes:

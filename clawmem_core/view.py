@@ -121,28 +121,33 @@ class View:
 
     def records(self, include_deleted: bool = False) -> Iterator[Record]:
         """Every record in id order, read as it is asked for."""
+        for block in self.blocks(include_deleted):
+            yield from block
+
+    def blocks(self, include_deleted: bool = False) -> Iterator[list[Record]]:
+        """Every record in id order, some hundred at a time; a block may be empty."""
         overlay = self.overlay
         later = sorted(overlay.records)
         at = 0
         for start in range(0, self.base.count, BLOCK):
-            for record in self.base.records_of(start, min(start + BLOCK, self.base.count)):
+            rows = self.base.records_of(start, min(start + BLOCK, self.base.count))
+            if overlay.empty:
+                yield [record for record in rows if include_deleted or not record.deleted]
+                continue
+            found: list[Record] = []
+            for record in rows:
                 while at < len(later) and later[at] < record.id:
-                    yield from self._shown(overlay.records[later[at]], include_deleted)
+                    found.append(overlay.records[later[at]])
                     at += 1
                 if at < len(later) and later[at] == record.id:
-                    yield from self._shown(overlay.records[record.id], include_deleted)
+                    found.append(overlay.records[record.id])
                     at += 1
                 elif record.id not in overlay.dropped:
-                    record = self._overlaid(record)
-                    if include_deleted or not record.deleted:
-                        yield record
-        for id in later[at:]:
-            yield from self._shown(overlay.records[id], include_deleted)
-
-    @staticmethod
-    def _shown(record: Record, include_deleted: bool) -> Iterator[Record]:
-        if include_deleted or not record.deleted:
-            yield record
+                    found.append(self._overlaid(record))
+            yield [record for record in found if include_deleted or not record.deleted]
+        for start in range(at, len(later), BLOCK):
+            found = [overlay.records[id] for id in later[start : start + BLOCK]]
+            yield [record for record in found if include_deleted or not record.deleted]
 
     def boosted_records(self) -> Iterator[Record]:
         """Live records whose activation is not 1."""

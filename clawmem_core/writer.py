@@ -24,7 +24,7 @@ from clawmem_core.errors import (
 )
 from clawmem_core.storage import fs, keys, ops
 from clawmem_core.storage.lock import StoreLock
-from clawmem_core.storage.log import LogWriter
+from clawmem_core.storage.log import UNSYNCED_LIMIT, LogWriter
 from clawmem_core.storage.log_format import FLOAT16, NO_WAL, PURGE_PENDING, SIGNED, Identity, Key
 from clawmem_core.storage.log_recovery import CheckpointFirst
 from clawmem_core.storage.paths import StorePaths
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from clawmem_core.integrity.signing import Signing
     from clawmem_core.model import Record
+    from clawmem_core.plain import PlainRows
     from clawmem_core.storage.checkpoint import CheckpointResult
     from clawmem_core.storage.log_format import LogHeader, LogState
     from clawmem_core.storage.log_reports import Report
@@ -44,6 +45,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 LONGEST_THRESHOLD = 5_000  # entries (design § 4)
 STREAM_ENTRIES, STREAM_BYTES = 50_000, 64 << 20  # how far a stream lets its log grow (decision 004)
 STREAM_REST = 10_000  # entries that a stream may leave when it ends
+STREAM_UNSYNCED = 8 << 20  # bytes that one with --no-sync may leave unsynced while it runs
 
 
 class Staged:
@@ -151,6 +153,15 @@ class Writer:
         )  # fmt: skip
         return answers
 
+    def save_plain(self, plain: PlainRows) -> int:
+        """Stage plain records as one frame; they get consecutive ids, the first of which is returned."""
+        first, count = self.state.next_record_id, len(plain)
+        self.stage(
+            ops.plain_records(first, plain.rows, plain.vectors), count, operation="save", target=first, rows=count,
+            active=count, next_record_id=first + count,
+        )  # fmt: skip
+        return first
+
     def stage(
         self,
         operations: bytes,
@@ -196,8 +207,10 @@ class Writer:
 
     # ------------------------------------------------------------ committing
 
-    def commit(self, sync: bool = True) -> None:
+    def commit(self, sync: bool = True, unsynced: int = UNSYNCED_LIMIT) -> None:
         """Write everything staged with one audit line; with `sync`, durably before this returns.
+
+        `unsynced`: as in LogWriter.commit.
 
         Raises StorageError (nothing of the group is stored) or UncertainWriteError (the sync failed).
         """
@@ -223,7 +236,7 @@ class Writer:
         try:
             for frame in staged:
                 self.log.append(frame.operations, frame.keys, frame.state, state_flags=frame.state_flags)
-            self.log.commit(sync)
+            self.log.commit(sync, unsynced)
         except BaseException:
             self.log.rollback()
             self.state = before

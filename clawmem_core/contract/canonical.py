@@ -251,7 +251,7 @@ class _ScannerContext:
 
 def _parse_integer(digits: str) -> int | float:
     """An int where a double holds it exactly, else the double: no length limit applies, as in JavaScript."""
-    return int(digits) if len(digits) <= 16 and abs(int(digits)) <= MAX_SAFE_INTEGER else float(digits)
+    return int(digits) if len(digits) <= 17 and abs(int(digits)) <= MAX_SAFE_INTEGER else float(digits)
 
 
 def _refuse_constant(name: str) -> None:

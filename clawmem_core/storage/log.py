@@ -200,8 +200,10 @@ class LogWriter:
         """Forget the staged frames."""
         self._forget_staged()
 
-    def commit(self, sync: bool = True) -> None:
+    def commit(self, sync: bool = True, unsynced: int = UNSYNCED_LIMIT) -> None:
         """Write every staged frame in one write; with `sync` they are on the medium when this returns.
+
+        Without, up to `unsynced` bytes before them may not be there; who lets it be more calls `settle` at the end.
 
         Raises StorageError (none of them is stored) or UncertainWriteError (they may be); the handle is dead then.
         """
@@ -214,7 +216,7 @@ class LogWriter:
         if stat.st_size != self.size or not stat.st_nlink:
             self._failed = "another program changed or removed the log"
             self._ready()
-        if self._durable < self.size and (sync or self.size - self._durable > UNSYNCED_LIMIT):
+        if self._durable < self.size and (sync or self.size - self._durable > unsynced):
             self.sync()
         data, chain = self._encode()
         self._failed = "an earlier write to the log did not finish"  # also where an interrupt ends it
@@ -268,6 +270,11 @@ class LogWriter:
             self._make_durable()
             self._failed = ""
             self._durable = self.size
+
+    def settle(self) -> None:
+        """Sync where more than UNSYNCED_LIMIT is not on the medium, so that the next opening has little to verify."""
+        if self.size - self._durable > UNSYNCED_LIMIT:
+            self.sync()
 
     # ------------------------------------------------------------ reading
 

@@ -15,8 +15,10 @@ from clawmem_core.model import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
+
+    from clawmem_core.plain import Row
 
 RECORD, DELETE, UNDELETE, COMPACT, SESSION, ENTITY, RELATION, ALIAS = range(1, 9)
 ACTIVATION, CONFIG, EVENT, VALUE, AUDIT, PURGE, RESERVE, REMOVE = range(9, 17)
@@ -29,6 +31,7 @@ FLAG_DELETED = 1  # of RECORD: the record is stored deleted
 
 _HEAD = struct.Struct("<BBHI")
 _RECORD = struct.Struct("<Qdf8I")
+_WHOLE_RECORD = struct.Struct("<BBHIQdf8I")  # _HEAD and _RECORD
 _SESSION = struct.Struct("<qqdIII")
 _ENTITY = struct.Struct("<QqII")
 _RELATION = struct.Struct("<QQfdI")
@@ -173,6 +176,16 @@ def record(entry: Record) -> bytes:
     )
     body = b"".join((_RECORD.pack(entry.id, entry.timestamp, entry.activation, *map(len, parts)), *parts))
     return operation(RECORD, body, FLAG_DELETED if entry.deleted else 0)
+
+
+def plain_records(first: int, rows: Sequence[Row], vectors: Sequence[bytes]) -> bytes:
+    """RECORD of each row (plain.py), the ids counting from `first`: what `record` gives, many at a time."""
+    pack, parts = _WHOLE_RECORD.pack, list[bytes]()
+    for id, vector, (seconds, lengths, texts) in zip(range(first, first + len(rows)), vectors, rows, strict=True):
+        size = len(vector)
+        body = _RECORD.size + size + len(texts)
+        parts += pack(RECORD, 0, 0, body, id, seconds, 1.0, size, *lengths, 0, 0, 0), vector, texts
+    return b"".join(parts)
 
 
 def ids(op: int, numbers: Iterable[int]) -> bytes:

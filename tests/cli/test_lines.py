@@ -26,7 +26,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 def all_lines(pipe: int, data: bytes) -> list[Any]:
     os.write(pipe, data)
     os.close(pipe)
-    return [item for item in lines.numbered_lines() if not isinstance(item, lines.Idle)]
+    return [line for block in lines.blocks_of_lines() for line in block]
 
 
 def test_lines_are_numbered_and_blank_ones_left_out(pipe: int) -> None:
@@ -35,14 +35,14 @@ def test_lines_are_numbered_and_blank_ones_left_out(pipe: int) -> None:
 
 
 def test_idleness_is_told_before_a_read_that_would_wait(pipe: int) -> None:
-    """After what came so far was yielded."""
+    """After what came so far was yielded; again after a moment."""
     os.write(pipe, b"a\nb")
-    found = lines.numbered_lines()
-    assert [lines.Line(1, b"a"), lines.Idle()] == [next(found), next(found)]
+    found = lines.blocks_of_lines()
+    assert [[(1, b"a")], [], []] == [next(found), next(found), next(found)]
     os.write(pipe, b"c\n")
-    assert lines.Line(2, b"bc") == next(found)
+    assert [(2, b"bc")] == next(found)
     os.close(pipe)
-    assert [] == [item for item in found if not isinstance(item, lines.Idle)]
+    assert [] == [block for block in found if block]
 
 
 def test_a_line_beyond_the_limit_is_one_error_and_the_next_is_read(pipe: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +50,6 @@ def test_a_line_beyond_the_limit_is_one_error_and_the_next_is_read(pipe: int, mo
     monkeypatch.setattr(jsonin, "MAX_INPUT", 100)
     monkeypatch.setattr(jsonin, "_STEP", 64)
     found = all_lines(pipe, b"x" * 500 + b"\nok\n" + b"y" * 101 + b"\n" + b"z" * 100 + b"\n" + b"w" * 300)
-    assert [1, 2, 3, 4, 5] == [line.number for line in found]
-    assert [True, False, True, False, True] == [not isinstance(line.content, bytes) for line in found]
-    assert (b"ok", b"z" * 100) == (found[1].content, found[3].content)
+    assert [1, 2, 3, 4, 5] == [number for number, _ in found]
+    assert [True, False, True, False, True] == [not isinstance(content, bytes) for _, content in found]
+    assert (b"ok", b"z" * 100) == (found[1][1], found[3][1])

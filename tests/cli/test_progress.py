@@ -15,8 +15,8 @@ from tests.cli.conftest import START, Answer, environment
 
 def test_without_a_terminal_the_items_come_as_they_are() -> None:
     """Not even wrapped."""
-    items = [1, 2]
-    assert tracked(items, "x") is items
+    blocks = [[1, 2], [3]]
+    assert tracked(blocks, "x") is blocks
 
 
 def test_a_terminal_on_stderr_sees_it_and_stdout_does_not(store: Callable[..., Answer], tmp_path: Path) -> None:

@@ -97,6 +97,23 @@ def test_no_sync_syncs_only_beyond_the_limit(disk: SimulatedLayer, paths: StoreP
     assert disk.read_bytes < UNSYNCED_LIMIT + 3 * size
 
 
+def test_a_stream_syncs_when_it_settles(disk: SimulatedLayer, paths: StorePaths) -> None:
+    """With a larger limit nothing is synced in between; a small rest is left alone."""
+    disk.counts = {}
+    with Session(paths) as log:
+        for number in range(60):
+            stage(log, number, size=10_000)
+            log.commit(sync=False, unsynced=1 << 20)
+        assert 0 == disk.counts.get("fdatasync", 0)
+        log.settle()
+        assert 1 == disk.counts["fdatasync"]
+        stage(log, 100)
+        log.commit(sync=False, unsynced=1 << 20)
+        log.settle()
+        assert 1 == disk.counts["fdatasync"]
+    assert 61 == len(stored(paths))
+
+
 def test_failed_write_is_cut_back_and_poisons(disk: SimulatedLayer, paths: StorePaths) -> None:
     """After a write error the log is as before and the handle refuses everything; a new one goes on."""
     save(paths, 1)
