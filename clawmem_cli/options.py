@@ -174,7 +174,7 @@ _VERBS = (
             Option("--public-key", "path", "The public key, in hex or in a file.", metavar="HEX|FILE"),
             Option("--checkpoint", "path", "A note of an earlier checkpoint to compare with.", metavar="FILE"),
             Option("--emit-checkpoint", "flag", "Print the note of the last signed checkpoint."),
-            Option("--full", "flag", "Compare the index's vectors and words too, as is always done up to 5,000 records."),
+            Option("--full", "flag", "Compare the index's vectors and words, too; up to 5,000 records always done."),
             Option("--strict", "flag", "Unsigned log entries fail as well."),
         ),
         fast=True,
