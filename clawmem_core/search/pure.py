@@ -45,16 +45,19 @@ class PureExecutor:
     def __init__(self, base: IndexReader) -> None:
         self.base = base
         self._dim = base.dim
-        self._stored = struct.Struct(f"<{base.dim}{'e' if base.float16 else 'f'}")
-        self._wide = struct.Struct(f"{base.dim}d")
 
     # ------------------------------------------------------------ vectors
 
     def cosine(self, vector: Vector, stored: bytes | memoryview) -> float:
         """Exact cosine with a stored vector, rounded; 0 with one of zeros, which only a damaged file holds."""
-        row = memoryview(self._wide.pack(*self._stored.unpack(stored))).cast("d")
-        length = vector.norm * sqrt(simd.dot(row, row))
-        return ranking.rounded_score(simd.dot(vector.wide, row) / length) if length else 0.0
+        return self._cosines(vector, stored)[0]
+
+    def _cosines(self, vector: Vector, stored: bytes | memoryview) -> list[float]:
+        """`cosine` with each of some stored vectors, one after the other."""
+        rows = simd.doubles(stored, self.base.float16)
+        norm, rounded = vector.norm, ranking.rounded_score
+        pairs = zip(simd.double_products(vector.wide, rows), simd.double_lengths(rows, self._dim), strict=True)
+        return [rounded(product / (norm * sqrt(square))) if square else 0.0 for product, square in pairs]
 
     def vector(self, values: Sequence[float]) -> Vector:
         """A query vector made ready."""
@@ -62,12 +65,12 @@ class PureExecutor:
 
     def cosines(self, vector: Vector, rows: Sequence[int]) -> list[float | None]:
         """Exact cosines of some index rows; None without vector."""
-        base = self.base
-        found: list[float | None] = []
-        for row in rows:
-            stored = base.vector(row)
-            found.append(None if stored is None else self.cosine(vector, stored))
-        return found
+        stored = list(map(self.base.vector, rows))
+        having = [data for data in stored if data is not None]
+        if not having:
+            return [None] * len(stored)
+        found = iter(self._cosines(vector, b"".join(having)))
+        return [None if data is None else next(found) for data in stored]
 
     def vector_pool(self, vector: Vector, selection: Selection) -> tuple[Scored, str]:
         """The best POOL (cosine, row) of the selected rows that have a vector, best first; and the plan."""
@@ -130,7 +133,8 @@ class PureExecutor:
                 approximate.append(self.cosine(vector, stored[at * size : at * size + size]))
         error = (HALF_ERROR if base.float16 else SINGLE_ERROR) * max(1.0, sqrt(self._dim / 384))
         chosen = near_best(approximate, error)
-        return best_of((self.cosine(vector, stored[at * size : at * size + size]), rows[at]) for at in chosen)
+        near = self._cosines(vector, b"".join([stored[at * size : at * size + size] for at in chosen]))
+        return best_of(zip(near, [rows[at] for at in chosen], strict=True))
 
     def beside(self, vector: Vector, stored: Sequence[bytes]) -> Scored:
         """(exact cosine, place) of the vectors beside the index that may be among the best POOL of them."""
@@ -142,7 +146,9 @@ class PureExecutor:
             if min(lengths) > LEAST_NORM**2:
                 near = [product / sqrt(square) for product, square in zip(products, lengths, strict=True)]
                 places = near_best(near, SINGLE_ERROR * max(1.0, sqrt(self._dim / 384)))
-        return [(self.cosine(vector, stored[at]), at) for at in places]
+        if not places:
+            return []
+        return list(zip(self._cosines(vector, b"".join([stored[at] for at in places])), places, strict=True))
 
     # ------------------------------------------------------------ words
 

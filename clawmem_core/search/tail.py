@@ -11,9 +11,10 @@ over all live records, so that N and the average length are exact.
 from __future__ import annotations
 
 from _bisect import bisect_left, bisect_right
+from itertools import filterfalse
 
 from clawmem_core.search import index_format as form
-from clawmem_core.search.tokenizer import DEFAULT, STOPWORD_MARK, split, tokenizer
+from clawmem_core.search.tokenizer import MAX_WORD, STOPWORD_MARK, split, tokenizer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     SessionKey = tuple[bytes, str]
 
 NONE = -1
+TOGETHER = 1000  # texts whose words are looked at together
 
 
 class Tail:
@@ -51,7 +53,7 @@ class Tail:
         base = self.base
         self.records = overlay.live_records()
         self.keys = [(record.scope, record.session_id) for record in self.records]
-        self.record_lengths = [self.scanner.length(record) for record in self.records]
+        self.record_lengths = self.scanner.lengths(self.records)
         rows = (base.row_of(id) for id in overlay.hidden_ids())
         self.hidden = {row for row in rows if row >= 0 and not base.flags(row) & form.IS_DELETED}
         self._connect()
@@ -158,11 +160,11 @@ class Tail:
 class Scanner:
     """Lengths and token counts of texts that no index holds. Keeps what it found for as long as it lives.
 
-    A one-shot search needs all lengths but only the frequencies of the query's tokens: words that cannot give any of
-    them (`Tokenizer.prefixes`) are never stemmed.
+    A one-shot search (`wanted`: the query's tokens) needs all lengths but only the frequencies of those tokens: words
+    that cannot give any of them (`Tokenizer.prefixes`) are never stemmed, the others once and together.
     """
 
-    __slots__ = ("_counts", "_prefixes", "_sizes", "_tokens", "_wanted", "_words", "tokenizer")
+    __slots__ = ("_counts", "_prefixes", "_wanted", "_words", "tokenizer")
 
     def __init__(self, name: str, wanted: Iterable[str] | None) -> None:
         self.tokenizer = tokenizer(name)
@@ -171,75 +173,88 @@ class Scanner:
         #: each word that gives a wanted stem starts with one of them
         self._prefixes = tuple([start for stem in stems for start in self.tokenizer.prefixes(stem)])
         self._words = frozenset(token[1:] for token in self._wanted or () if token.startswith(STOPWORD_MARK))
-        self._sizes: dict[str, int] = {}  # ASCII word in its own case -> number of its tokens
-        self._tokens: dict[str, list[str]] = {}  # words that give wanted tokens
-        self._counts: dict[int, tuple[Record, int, dict[str, int]]] = {}
+        self._counts: dict[int, tuple[str, int, dict[str, int]]] = {}  # id -> text, its length, its counts
 
-    def length(self, record: Record) -> int:
-        """Tokens of a record's text."""
-        return self._scan(record)[1]
+    def lengths(self, records: Sequence[Record]) -> list[int]:
+        """Tokens of the texts of some records."""
+        known = self._counts
+        fresh = [record for record in records if record.id not in known or known[record.id][0] is not record.chunk]
+        for start in range(0, len(fresh), TOGETHER):
+            some = fresh[start : start + TOGETHER]
+            if self._wanted is None:
+                measured = [self._measure(record.chunk) for record in some]
+            else:
+                measured = self._measure_together([record.chunk for record in some])
+            for record, (length, counts) in zip(some, measured, strict=True):
+                known[record.id] = record.chunk, length, counts
+        return [known[record.id][1] for record in records]
 
     def counts(self, record: Record) -> dict[str, int]:
-        """How often each token, stopwords included, is in a record's text; perhaps only for the wanted ones."""
-        return self._scan(record)[2]
-
-    def _scan(self, record: Record) -> tuple[Record, int, dict[str, int]]:
-        found = self._counts.get(record.id)
-        if found is None or found[0].chunk is not record.chunk:
-            length, counts = self._measure(record.chunk)
-            found = self._counts[record.id] = record, length, counts
-        return found
+        """How often each token, stopwords included, is in a measured record's text; perhaps only for wanted ones."""
+        return self._counts[record.id][2]
 
     def _measure(self, text: str) -> tuple[int, dict[str, int]]:
-        if self._wanted is not None and self.tokenizer.name == DEFAULT and text.isascii():
-            return self._measure_ascii(text)
+        """Length and all counts of a text."""
         counts: dict[str, int] = {}
         document = self.tokenizer.document(text)
         for token in (*document, *self.tokenizer.stopwords(text)):
             counts[token] = counts.get(token, 0) + 1
         return len(document), counts
 
-    def _measure_ascii(self, text: str) -> tuple[int, dict[str, int]]:
-        """Length and wanted counts of a text in ASCII.
+    def _measure_together(self, texts: Iterable[str]) -> list[tuple[int, dict[str, int]]]:
+        """Length and wanted counts of each text. Most words are one token, or none if a stopword; others are marked."""
+        texts_words = list(map(split, texts))
+        marked = self._marked(set().union(*texts_words))
+        dropped, is_marked = self.tokenizer.dropped, marked.__contains__
+        is_special = dropped.union(marked).__contains__
+        measured = []
+        for words in texts_words:
+            special = list(filter(is_special, words))
+            length = len(words) - len(special)
+            counts: dict[str, int] = {}
+            for word in filter(is_marked, special):
+                own, tokens = marked[word]
+                length += own
+                for token in tokens:
+                    counts[token] = counts.get(token, 0) + 1
+            measured.append((length, counts))
+        return measured
 
-        A word in small letters is one token, or none if a stopword; the others, and those that may give a wanted token,
-        are looked at one by one.
+    def _marked(self, words: set[str]) -> dict[str, tuple[int, Sequence[str]]]:
+        """How many tokens, and which wanted ones, a word of `split` gives; without those that give one, not wanted,
+        and stopwords in small letters.
         """
-        words, prefixes, exact, dropped = split(text), self._prefixes, self._words, self.tokenizer.dropped
-        length = len(words) - sum(map(dropped.__contains__, words))
-        counts: dict[str, int] = {}
-        if not text.islower() or "_" in text or exact:
-            near = [
-                word for word in words
-                if not word.islower() or word.startswith(prefixes) or word in exact or "_" in word
-            ]  # fmt: skip
-        elif any(map(text.__contains__, prefixes)):
-            near = [word for word in words if word.startswith(prefixes)]
-        else:
-            return length, counts
-        sizes, tokens = self._sizes, self._tokens
-        for word in near:
-            if word not in sizes:
-                sizes[word] = self._learn(word)
-            length += sizes[word] - (word not in dropped)
-            for token in tokens.get(word, ()):
-                counts[token] = counts.get(token, 0) + 1
-        return length, counts
+        dropped, prefixes = self.tokenizer.dropped, self._prefixes
+        odd = list(filterfalse(str.islower, words))
+        if "_" in "".join(words) or max(map(len, words), default=0) > MAX_WORD or not all(map(str.isascii, words)):
+            odd += [word for word in words if word.islower() and not _simple(word)]
+        marked: dict[str, tuple[int, Sequence[str]]] = {}
+        for word in odd:
+            own, found = self._look_at(word)
+            if own != 1 or found:
+                marked[word] = own, found
+        likely = [word for word in words if word.startswith(prefixes) and word.islower()]
+        likely = [word for word in likely if word not in dropped and _simple(word)]
+        wanted = self._wanted or ()
+        stems = zip(likely, self.tokenizer.stems(likely), strict=True)
+        marked.update((word, (1, (token,))) for word, token in stems if token in wanted)
+        marked.update((word, (0, (STOPWORD_MARK + word,))) for word in self._words)
+        return marked
 
-    def _learn(self, word: str) -> int:
-        """How many tokens an ASCII word gives; remembers those of its tokens that are wanted.
-
-        A word without parts is one token, or none if a stopword; only one that may give a wanted token is stemmed.
-        """
-        wanted = self._wanted or frozenset()
-        folded = word.lower()
-        simple = "_" not in word and (word == folded or word[1:] == folded[1:] or word.isupper())
-        if simple and not folded.startswith(self._prefixes) and folded not in self._words:
-            return 0 if folded in self.tokenizer.dropped else 1
+    def _look_at(self, word: str) -> tuple[int, Sequence[str]]:
+        """How many tokens, and which wanted ones, a word in any case or script gives."""
+        folded = word.casefold()
+        dropped, exact = self.tokenizer.dropped, self._words
+        whole = _simple(folded) and (word[1:] == folded[1:] or word.isupper())  # Title case, CAPITALS, digits: no parts
+        if whole and not folded.startswith(self._prefixes) and folded not in exact:
+            return int(folded not in dropped), ()
         tokens = self.tokenizer.word(word)
-        found = [token for token in tokens if token in wanted]
-        if folded in self._words:
+        found = [token for token in tokens if token in (self._wanted or ())]
+        if folded in exact:
             found.append(STOPWORD_MARK + folded)
-        if found:
-            self._tokens[word] = found
-        return len(tokens)
+        return len(tokens), found
+
+
+def _simple(word: str) -> bool:
+    """Whether a word in small letters is its only part, as it stands."""
+    return word.isascii() and "_" not in word and len(word) <= MAX_WORD

@@ -83,6 +83,10 @@ class Tokenizer:
         """Index tokens of one word as `split` gives it."""
         return self._words[word]
 
+    def stems(self, words: list[str]) -> list[str]:
+        """The one token of each simple word: ASCII without capitals and underscores, no stopword, at most MAX_WORD."""
+        return self._words.stems(words)
+
     def stopwords(self, text: str) -> list[str]:
         """The stopwords of a text, repeats kept, each as `=word`; empty for tokenizers without a stopword list."""
         dropped = self._words.dropped
@@ -156,7 +160,7 @@ class _WordCache(dict[str, tuple[str, ...]]):
     def __init__(self, language: str) -> None:
         super().__init__()
         self._language = language
-        self._stem: Callable[[str], str] | None = None
+        self._stem: Callable[[list[str]], list[str]] | None = None
         self.dropped: frozenset[str] = frozenset()
         if language == "english":
             from clawmem_core.search.stopwords import ENGLISH
@@ -177,13 +181,17 @@ class _WordCache(dict[str, tuple[str, ...]]):
         whole = _trimmed(run)
         folded = [_folded(word) for word in (whole, *parts(whole))]
         kept = [word for word in folded if word and word not in self.dropped]
+        return self.stems(kept)
+
+    def stems(self, words: list[str]) -> list[str]:
+        """The stem of each folded word; the word itself in a tokenizer that does not stem."""
         if self._language == "plain":
-            return kept
+            return words
         if self._stem is None:
             import Stemmer
 
-            self._stem = Stemmer.Stemmer(self._language, 0).stemWord
-        return [self._stem(word) for word in kept]
+            self._stem = Stemmer.Stemmer(self._language, 0).stemWords
+        return self._stem(words)
 
 
 class _Separators(dict[int, int | None]):
