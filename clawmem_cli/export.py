@@ -33,18 +33,19 @@ def run(args: Arguments) -> int:
     with open_view(args.path) as view:
         output.reports(view.reports)
         empty: list[int] = []
-        blocks = _records(view, args, empty) if read is None else _events(view, args, read, empty)
-        for lines in blocks:
-            if lines:
-                output.write(b"\n".join(lines) + b"\n")
+        for lines in _records(view, args, empty) if read is None else _events(view, args, read, empty):
+            output.write(lines)
     if empty:
         ids = ", ".join(map(str, empty[:_NAMED])) + (", …" if len(empty) > _NAMED else "")
         output.warning("empty-chunk", f"record {ids} has no text, which another tool took; `save` refuses such a line")
     return 0
 
 
-def _records(view: View, args: Arguments, empty: list[int]) -> Iterator[list[bytes]]:
-    """The plain records; ids of those without text go to `empty`."""
+def _records(view: View, args: Arguments, empty: list[int]) -> Iterator[bytes]:
+    """The plain records, many lines at a time; ids of those without text go to `empty`.
+
+    A list is printed at once, in a tenth of the time, and then cut into lines: inside of texts quotes are escaped.
+    """
     total = view.state.rows if args.include_deleted else view.state.active
     from orjson import dumps  # plain records are valid UTF-8 and finite, so it prints what output.json_bytes does
 
@@ -52,10 +53,12 @@ def _records(view: View, args: Arguments, empty: list[int]) -> Iterator[list[byt
     for block in tracked(view.blocks(args.include_deleted), "exporting", total):
         plain = [record for record in block if not record.scope]
         empty.extend(record.id for record in plain if not record.chunk)
-        yield [dumps(record_fields(record, float16, embeddings)) for record in plain]
+        if plain:
+            printed = dumps([record_fields(record, float16, embeddings) for record in plain])
+            yield printed[1:-1].replace(b'},{"index":', b'}\n{"index":') + b"\n"
 
 
-def _events(view: View, args: Arguments, read: EventRead, empty: list[int]) -> Iterator[list[bytes]]:
+def _events(view: View, args: Arguments, read: EventRead, empty: list[int]) -> Iterator[bytes]:
     """The events of one scope, or everything; ids of plain records without text go to `empty`."""
     rows = read.rows(view).rows
     wanted = sorted(set(rows) if read.scope is not None else rows.keys() | plain_ids(view))
@@ -70,4 +73,4 @@ def _events(view: View, args: Arguments, read: EventRead, empty: list[int]) -> I
                 if not record.chunk:
                     empty.append(record.id)
                 lines.append(output.json_bytes(record_fields(record, view.base.float16, args.embeddings)))
-        yield lines
+        yield b"".join(line + b"\n" for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -46,6 +47,18 @@ def test_a_record_that_save_would_refuse_is_named(store: Callable[..., Answer], 
     assert (0, ["a", "", "c"]) == (exported.code, [line["chunk"] for line in exported.lines])
     (warning,) = exported.warnings
     assert ("empty-chunk", True) == (warning["code"], "record 1 " in warning["message"])
+
+
+def test_texts_that_look_like_the_end_of_a_line_stay_whole(store: Callable[..., Answer]) -> None:
+    """Braces, quotes, keys and line feeds in every text; more records than are read at a time."""
+    texts = ['},{"index":', '}\n{"index":1', '"},{"index":2,"chunk":"x', "\\", '\\"},{"index":'] * 60
+    records = [{"chunk": text, "session_id": text, "tags": text, "source_channel": text} for text in texts]
+    store("save", "--ndjson", stdin="".join(json.dumps(record) + "\n" for record in records))
+    for _ in range(2):
+        found = store("export").lines
+        assert list(range(300)) == [line["index"] for line in found]
+        assert records == [{name: line[name] for name in records[0]} for line in found]
+        store("flush-wal")
 
 
 def test_options_leave_out_vectors_and_deleted_records(store: Callable[..., Answer]) -> None:
