@@ -18,6 +18,7 @@ from clawmem_core.search import index_format as form
 from clawmem_core.search.index_writer import IndexFile
 from clawmem_core.search.ranking import K1, B
 from clawmem_core.search.tokenizer import STOPWORD_MARK, Tokenizer, split
+from clawmem_core.search.word_table import WordTable
 
 Array = npt.NDArray[Any]
 
@@ -31,7 +32,8 @@ ESCAPE = 255  # in `tf`: look the frequency up in `tfx`
 
 _UNUSED = "\x1f"  # an ASCII character that hardly a text has; separates words like a blank
 _END = f" {_UNUSED} "
-_MARKING = "".join(MARK if char == _UNUSED else char if split(char) else " " for char in map(chr, range(128)))
+_MARKING = "".join(MARK if char == _UNUSED else char if split(char) else " " for char in map(chr, range(256)))
+_MARKED_BYTES = _MARKING.encode("latin-1")
 
 
 class Texts(Protocol):
@@ -90,6 +92,7 @@ class Collector:
 
     def __init__(self, tokens: Tokenizer) -> None:
         self.words = Words(tokens)
+        self._table = WordTable(self.words.__getitem__)
         self.rows: list[int] = []
         self._numbers: list[Array] = []
         self._tokens = 0
@@ -102,12 +105,19 @@ class Collector:
     def add(self, rows: Sequence[int], texts: Sequence[str]) -> None:
         """Words of the texts of some rows; rows come in ascending order."""
         if texts:
-            words = marked(texts)
-            numbers = np.fromiter(map(self.words.__getitem__, words), np.uint32, len(words))
+            numbers = self._numbered(texts)
             starts = np.frombuffer(self.words.starts, np.uint64)
             self._tokens += int((starts[1:] - starts[:-1])[numbers].sum())
             self._numbers.append(numbers)
             self.rows += rows
+
+    def _numbered(self, texts: Sequence[str]) -> Array:
+        """Numbers of the words of all texts in order, u32, that of MARK after each text."""
+        joined = _END.join(texts) + _END
+        if joined.isascii() and joined.count(_UNUSED) == len(texts):
+            return self._table.numbers(joined.encode().translate(_MARKED_BYTES))
+        words = [word for text in texts for word in (*split(text), MARK)]
+        return np.fromiter(map(self.words.__getitem__, words), np.uint32, len(words))
 
     def postings(self) -> tuple[Postings, Array]:
         """The lists of everything added, and the length of each row in tokens, int64."""
@@ -144,14 +154,6 @@ class Collector:
             at = np.repeat(starts[numbers[several]] + 1, more) + inside
             parts.append(tokens[at] * len(self.rows) + np.repeat(places[several], more))
         return np.concatenate(parts)
-
-
-def marked(texts: Sequence[str]) -> list[str]:
-    """The words of all texts in order, MARK after each text."""
-    joined = _END.join(texts) + _END
-    if joined.isascii() and joined.count(_UNUSED) == len(texts):
-        return joined.translate(_MARKING).split()
-    return [word for text in texts for word in (*split(text), MARK)]
 
 
 def build_segments(
