@@ -7,7 +7,6 @@ computed here for both sides, so equal records have equal bytes and nothing else
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
@@ -17,7 +16,8 @@ import numpy.typing as npt
 
 from clawmem_core.model import Record
 
-_HEAD = struct.Struct("<6IdB")
+#: what stands before texts and vector in the canonical form of a record; packed, 33 bytes
+_HEAD = np.dtype([("sizes", "<u4", (6,)), ("seconds", "<f8"), ("deleted", "u1")])
 
 
 class Batch:
@@ -27,23 +27,66 @@ class Batch:
     form: using a store changes them.
     """
 
-    __slots__ = (
-        "_texts", "channels", "chunks", "deleted", "present", "sessions", "source_ids", "tags", "timestamps", "vectors",
-        "weights",
-    )  # fmt: skip
+    __slots__ = ("_strings", "_utf8", "deleted", "present", "timestamps", "vectors", "weights")
 
     def __init__(
         self, source_ids: list[str], chunks: list[str], channels: list[str], sessions: list[str], tags: list[str],
         timestamps: list[float], deleted: list[bool], vectors: npt.NDArray[Any], present: npt.NDArray[np.bool_] | None,
     ) -> None:  # fmt: skip
-        self.source_ids, self.chunks, self.channels = source_ids, chunks, channels
-        self.sessions, self.tags, self.timestamps, self.deleted = sessions, tags, timestamps, deleted
+        self._strings: list[list[str]] | None = [source_ids, chunks, channels, sessions, tags]
+        self._utf8: list[list[bytes]] | None = None
+        self.timestamps, self.deleted = timestamps, deleted
         self.vectors, self.present = vectors, present
         self.weights: list[float] | None = None
-        self._texts: list[list[bytes]] | None = None
+
+    @classmethod
+    def of_utf8(
+        cls, texts: list[list[bytes]], timestamps: list[float], deleted: list[bool], vectors: npt.NDArray[Any],
+        present: npt.NDArray[np.bool_] | None,
+    ) -> Batch:  # fmt: skip
+        """Records whose texts are given as valid UTF-8, in the order of `texts`; decoded only where somebody asks."""
+        found = cls([], [], [], [], [], timestamps, deleted, vectors, present)
+        found._strings, found._utf8 = None, texts
+        return found
 
     def __len__(self) -> int:
-        return len(self.source_ids)
+        return len(self.timestamps)
+
+    def _text(self, place: int) -> list[str]:
+        if self._strings is None:
+            self._strings = [[text.decode() for text in column] for column in self.texts()]
+        return self._strings[place]
+
+    @property
+    def source_ids(self) -> list[str]:
+        """Ids of the records in their source."""
+        return self._text(0)
+
+    @source_ids.setter
+    def source_ids(self, ids: list[str]) -> None:
+        texts = self.texts()
+        self._utf8 = [[id.encode() for id in ids], *texts[1:]]
+        self._strings = None
+
+    @property
+    def chunks(self) -> list[str]:
+        """Texts."""
+        return self._text(1)
+
+    @property
+    def channels(self) -> list[str]:
+        """Source channels."""
+        return self._text(2)
+
+    @property
+    def sessions(self) -> list[str]:
+        """Session ids."""
+        return self._text(3)
+
+    @property
+    def tags(self) -> list[str]:
+        """Tags."""
+        return self._text(4)
 
     def take(self, rows: Sequence[int]) -> Batch:
         """Some of the rows, in the order given."""
@@ -63,8 +106,7 @@ class Batch:
     def blobs(self) -> list[bytes]:
         """Each record's vector as stored, b"" for none."""
         size = self.vectors.itemsize * self.vectors.shape[1]
-        data = self.vectors.tobytes()
-        found = [data[at : at + size] for at in range(0, len(data), size)]
+        found: list[bytes] = np.ascontiguousarray(self.vectors).view(f"V{size}").ravel().tolist()
         if self.present is not None:
             return [blob if has else b"" for blob, has in zip(found, self.present.tolist(), strict=True)]
         return found
@@ -87,24 +129,21 @@ class Batch:
 
     def texts(self) -> list[list[bytes]]:
         """Source ids, chunks, channels, sessions and tags as UTF-8."""
-        if self._texts is None:
-            columns = (self.source_ids, self.chunks, self.channels, self.sessions, self.tags)
-            self._texts = [[text.encode() for text in column] for column in columns]
-        return self._texts
+        if self._utf8 is None:
+            self._utf8 = [[text.encode() for text in column] for column in self._strings or ()]
+        return self._utf8
 
     def hashes(self, *, flags: bool = True) -> list[bytes]:
         """SHA-256 of each record's canonical form; without `flags` as if none were deleted."""
-        deleted = self.deleted if flags else [False] * len(self)
-        pack, join, size = _HEAD.pack, b"".join, len
-        found = []
-        for blob, seconds, gone, source_id, chunk, channel, session, tags in zip(
-            self.blobs(), self.timestamps, deleted, *self.texts(), strict=True
-        ):
-            head = pack(
-                size(source_id), size(chunk), size(channel), size(session), size(tags), size(blob), seconds, gone
-            )
-            found.append(sha256(join((head, source_id, chunk, channel, session, tags, blob))).digest())
-        return found
+        columns = [*self.texts(), self.blobs()]
+        heads = np.zeros(len(self), _HEAD)
+        for place, column in enumerate(columns):
+            heads["sizes"][:, place] = np.fromiter(map(len, column), np.uint32, len(self))
+        heads["seconds"] = self.timestamps
+        if flags:
+            heads["deleted"] = self.deleted
+        rows = zip(heads.view(f"V{_HEAD.itemsize}").tolist(), *columns, strict=True)
+        return [digest.digest() for digest in map(sha256, map(b"".join, rows))]
 
     def row(self, at: int) -> dict[str, Any]:
         """One record by field name; the vector as bytes, b"" for none."""

@@ -23,6 +23,7 @@ import stat
 import struct
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
@@ -151,7 +152,6 @@ class Database:
         uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?{options}"
         with self.errors():
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=self.lock_timeout)
-        connection.text_factory = _text
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
         return connection
 
@@ -172,7 +172,18 @@ class Database:
     def rows(self, statement: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """The rows of a query, read as they are asked for."""
         with self.errors():
-            yield from self._connection.execute(statement, values)
+            count = 0
+            try:
+                for row in self._connection.execute(statement, values):
+                    count += 1
+                    yield row
+                return
+            except sqlite3.OperationalError as error:
+                if self._connection.text_factory is _text or getattr(error, "sqlite_errorcode", None) is not None:
+                    raise
+            # a text is not UTF-8: from here on each is looked at, which is slow; one transaction gives the same rows
+            self._connection.text_factory = _text
+            yield from islice(self._connection.execute(statement, values), count, None)
 
     def tables(self) -> list[str]:
         """Names of the tables and views, in order of their names."""

@@ -6,6 +6,7 @@ SIGTERM ends a run as Control-C does, with nothing half-made left behind.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -26,6 +27,7 @@ def main() -> int:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDONLY)
+    gc.set_threshold(100_000)  # rows by the thousand make no cycles, and looking for them takes its time
     signal.signal(signal.SIGTERM, _interrupt)
     return run(sys.argv[1:])
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clawmem_core.storage.columns import BLOCK, Columns
+from clawmem_core.storage.columns import BLOCK, Columns, TextColumn
 from clawmem_migrate.batch import Batch
 
 
@@ -19,16 +19,21 @@ def batches(columns: Columns) -> Iterator[Batch]:
 def block(columns: Columns, start: int, stop: int) -> Batch:
     """Rows start..stop."""
     has = columns.norms[start:stop] != 0
-    found = Batch(
-        columns.source_ids.texts(start, stop),
-        columns.chunks.texts(start, stop),
-        columns.source_channel.texts(start, stop),
-        columns.session_ids.texts(start, stop),
-        columns.tags.texts(start, stop),
+    texts = (columns.source_ids, columns.chunks, columns.source_channel, columns.session_ids, columns.tags)
+    found = Batch.of_utf8(
+        [_utf8(column, start, stop) for column in texts],
         columns.timestamps[start:stop].tolist(),
         (columns.tombstones[start:stop] != 0).tolist(),
         columns.embeddings.read(start, stop),
         None if has.all() else has.astype(np.bool_),
     )
     found.weights = columns.activation[start:stop].tolist()
+    return found
+
+
+def _utf8(column: TextColumn, start: int, stop: int) -> list[bytes]:
+    """Rows of a text column. Raises DamagedError where one is not UTF-8."""
+    found = column.read(start, stop)
+    if not b"".join(found).isascii():
+        column.texts(start, stop)  # raises
     return found

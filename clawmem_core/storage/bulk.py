@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from types import TracebackType
 from typing import Any
 
@@ -78,9 +78,14 @@ class _Spool:
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         data, first = self.bytes_of(rows), self.edges[rows.start]
         found = np.empty(rows.stop - rows.start, object)
-        edges = self.edges[rows.start : rows.stop + 1]
-        found[:] = [data[edges[at] - first : edges[at + 1] - first] for at in range(len(found))]
+        edges = [edge - first for edge in self.edges[rows.start : rows.stop + 1]]
+        found[:] = [data[low:high] for low, high in pairwise(edges)]
         return found
+
+    def measured(self) -> tuple[int, int]:
+        """Bytes of the longest string, and of all together."""
+        sizes = np.diff(np.frombuffer(self.edges, np.int64))
+        return int(sizes.max(initial=0)), int(self.edges[-1])
 
 
 class _VectorSpool(_Spool):
@@ -89,9 +94,17 @@ class _VectorSpool(_Spool):
     def __init__(self, paths: StorePaths, dim: int, dtype: np.dtype[Any]) -> None:
         super().__init__(paths)
         self.dim, self.dtype = dim, dtype
+        self.size = dim * dtype.itemsize
+
+    def append(self, data: bytes) -> None:
+        """One or more vectors."""
+        self._waiting += data
+        if len(self._waiting) >= _GATHERED:
+            self.flush()
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
-        return np.frombuffer(self.bytes_of(rows), self.dtype).reshape(-1, self.dim)
+        data = fs.pread(self.fd, (rows.stop - rows.start) * self.size, rows.start * self.size)
+        return np.frombuffer(data, self.dtype).reshape(-1, self.dim)
 
 
 class BulkWriter:
@@ -182,7 +195,7 @@ class BulkWriter:
         for spool, name in zip(self._texts, _TEXTS, strict=True):
             spool.extend(texts.get(name) or [b""] * count)
         rows = np.ascontiguousarray(vectors, self._vectors.dtype)
-        self._vectors.extend([row.tobytes() for row in rows])
+        self._vectors.append(rows.tobytes())
         self._measure()
         self._norms.frombytes(norms_of(rows).tobytes())
         self._ids.extend(range(first, first + count))
@@ -234,7 +247,9 @@ class BulkWriter:
         self._measure()
         for spool, name in zip(self._texts, _COLUMNS, strict=True):
             spool.flush()
-            setattr(columns, name, TextColumn(self.paths.real, f"/memory/{name}", spool, count))
+            column = TextColumn(self.paths.real, f"/memory/{name}", spool, count)
+            column.measured = spool.measured()
+            setattr(columns, name, column)
         self._vectors.flush()
         columns.embeddings = VectorColumn(
             self.paths.real, "/memory/embeddings", self._vectors, count, self.config.dim, self._vectors.dtype

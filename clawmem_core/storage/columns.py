@@ -59,6 +59,8 @@ class TextColumn(Column, Sequence[str]):
 
     def __init__(self, path: str, name: str, base: Any, rows: int) -> None:
         super().__init__(path, name, base, rows)
+        #: bytes of the longest text and of all, where whoever made an unchanged column counted them
+        self.measured: tuple[int, int] | None = None
         self._block: tuple[int, list[str]] = (-1, [])
 
     @classmethod
@@ -154,6 +156,8 @@ def finite(values: npt.NDArray[Any]) -> bool:
 
 def norms_of(vectors: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """Euclidean length of each row, summed in float64, as float32."""
+    if vectors.dtype == np.float16:
+        vectors = vectors.astype(np.float32)  # exact, and the processor's own conversion, unlike that to float64
     wide = vectors.astype(np.float64)
     lengths: npt.NDArray[np.float32] = np.sqrt(np.einsum("ij,ij->i", wide, wide)).astype(np.float32)
     return lengths

@@ -45,7 +45,9 @@ def measure(column: TextColumn) -> tuple[int, int]:
     """
     base = column.base
     width, total = 1, 0
-    if base is None or (ours(column) and column.keep is None and base.dtype.kind == "S"):
+    if column.measured is not None:
+        width, total = max(1, column.measured[0]), column.measured[1]
+    elif base is None or (ours(column) and column.keep is None and base.dtype.kind == "S"):
         if base is not None:
             width = base.dtype.itemsize
             with hdf5_file.reading(column.path, column.name):

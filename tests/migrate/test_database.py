@@ -202,6 +202,17 @@ def test_text_that_is_no_utf8(tmp_path, make):
     assert (Undecodable, str, bytes) == tuple(map(type, row))
 
 
+def test_rows_before_a_text_that_is_no_utf8_come_once(tmp_path, make):
+    """The query is run again from there on."""
+    source = make.rows(tmp_path / "a.db", [make.row(number) for number in range(1, 6)])
+    make.script(source, "UPDATE memory_chunks SET chunk = CAST(x'ff' AS TEXT) WHERE id IN (3, 5)")
+    with Database(str(source)) as database:
+        for _ in range(2):
+            rows = list(database.rows("SELECT id, chunk FROM memory_chunks ORDER BY id"))
+            assert [1, 2, 3, 4, 5] == [id for id, _ in rows]
+            assert [str, str, Undecodable, str, Undecodable] == [type(text) for _, text in rows]
+
+
 def test_nothing_can_be_written(tmp_path, make):
     """The connection refuses every change."""
     source = make.rows(tmp_path / "a.db", [make.row(1)])
