@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clawmem_core import MemoryStore
 from tests.cli.conftest import Answer
 
 DARK = {"chunk": "User prefers dark mode", "embedding": [0.1, 0.2, 0.3, 0.4], "tags": "pref"}
@@ -21,6 +23,19 @@ def test_a_record_from_stdin_or_option(store: Callable[..., Answer], conforms: C
     assert 1 == store("save", "--json", '{"chunk":"x"}').document["index"]
     assert 2 == store("save", "--json", "-", stdin='{"chunk":"y"}').document["index"]
     assert 3 == store("save", "--no-sync", stdin='{"chunk":"z"}').document["index"]
+
+
+def test_saves_of_many_processes_are_counted_and_checkpointed(clawmem: Callable[..., Answer], tmp_path: Path) -> None:
+    """What is pending is exact after each, and the limit is reached although each process saves one (defect B2)."""
+    path = tmp_path / "m.h5"
+    MemoryStore.create(path, dim=4, wal_max_entries=5).close()
+    pending = []
+    for number in range(8):
+        assert {"status": "saved", "index": number, "count": number + 1} == clawmem(
+            "--path", path, "save", stdin='{"chunk":"x"}'
+        ).document
+        pending.append(clawmem("--path", path, "stats").document["wal_pending"])
+    assert [1, 2, 3, 4, 5, 0, 1, 2] == pending
 
 
 def test_a_key_updates_in_place(store: Callable[..., Answer]) -> None:

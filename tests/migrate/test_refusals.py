@@ -55,6 +55,24 @@ def test_vectors_a_store_cannot_hold(tmp_path, make, migrate, values, says):
     assert says in problem["what"]
 
 
+@pytest.mark.parametrize("length", [3, 5])
+def test_vectors_of_another_length(tmp_path, make, migrate, files_of, length):
+    """A short or a long row is named, neither padded nor cut, and the store that is there is kept (defects M2, M3)."""
+    good = make.rows(tmp_path / "good.db", [make.row(1)])
+    assert 0 == migrate("--sqlite", good, "--hdf5", tmp_path / "m.h5").code
+    (tmp_path / "m.h5.lock").unlink()  # it names whoever held it last
+    before = files_of(tmp_path)
+    source = make.rows(tmp_path / "a.db", [make.row(1), make.row(2, embedding=make.vector(*[0.5] * length))])
+    answer = migrate("--sqlite", source, "--hdf5", tmp_path / "m.h5", "--incremental")
+    assert (2, "source-rows") == (answer.code, answer.error["code"])
+    (problem,) = answer.report["problems"]
+    assert ("records", 2, "embedding") == (problem["table"], problem["row"], problem["column"])
+    assert f"{length} values" in problem["what"]
+    source.unlink()
+    (tmp_path / "m.h5.lock").unlink()
+    assert before == files_of(tmp_path)
+
+
 def test_all_problems_are_listed(tmp_path, make, migrate):
     """Problems of one row, of several rows and tables, all in one report; good rows go on with --skip-invalid."""
     script = """

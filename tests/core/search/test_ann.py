@@ -37,6 +37,23 @@ def test_pages_are_those_of_the_oracle(seed: int) -> None:
         case.check(request)
 
 
+def test_recall_on_clusters() -> None:
+    """Of the ten nearest in tight clusters the graph finds at least 95 of 100 (defect F10)."""
+    rng = np.random.default_rng(7)
+    centres = rng.normal(size=(40, 16))
+    vectors = np.repeat(centres, 75, axis=0) + rng.normal(0, 0.05, (3000, 16))
+    rng.shuffle(vectors)
+    records = [record(id, "", vector.tolist()) for id, vector in enumerate(vectors)]
+    graph = ann.build(AnnExecutor(reader_of(records, 16)))
+    queries = centres + rng.normal(0, 0.05, centres.shape)
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    exact = np.argsort(-(queries @ units.T), axis=1)[:, :10]
+    graph.set_ef(64)
+    found = graph.knn_query(queries.astype(np.float32), k=10)[0]
+    hits = sum(len(set(a) & set(b)) for a, b in zip(exact.tolist(), found.tolist(), strict=True))
+    assert hits >= 0.95 * exact.size
+
+
 def test_deletes_never_shorten_a_page() -> None:
     """The nearest 150 of 400 hidden by the log: the page is full of the next ones."""
     rng = np.random.default_rng(1)
