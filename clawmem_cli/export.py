@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clawmem_cli import output
+from clawmem_cli import output, pipes
 from clawmem_cli.progress import tracked
 from clawmem_cli.records import record_fields
 from clawmem_cli.scoped import event_line, event_read, record_reading_of_all_scopes
@@ -32,6 +32,7 @@ def run(args: Arguments) -> int:
         record_reading_of_all_scopes(args, args.lock_timeout)
     with open_view(args.path) as view:
         output.reports(view.reports)
+        pipes.widen(1)
         empty: list[int] = []
         for lines in _records(view, args, empty) if read is None else _events(view, args, read, empty):
             output.write(lines)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 
-from clawmem_cli import jsonin
+from clawmem_cli import jsonin, pipes
 from clawmem_core.errors import InvalidInputError
 
 TYPE_CHECKING = False
@@ -27,6 +27,7 @@ def blocks_of_lines() -> Iterator[list[Line]]:
 
     Raises StorageError.
     """
+    pipes.widen(0)
     poll = select.poll()
     poll.register(0, select.POLLIN)
     number = size = 0
