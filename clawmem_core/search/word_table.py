@@ -18,6 +18,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 LONGEST = 16  # bytes of a word that the table can hold
+_ASKED = 4096  # unknown words asked for before the others are looked for again
 _ROUNDS = 12  # places looked at before a word counts as unknown
 _LEAST = 1 << 14  # places of a new table
 _ROOM = 4  # places for each word
@@ -55,11 +56,14 @@ class WordTable:
         found = self._look(low, high)
         found[sizes > LONGEST] = _FREE
         unknown = np.flatnonzero(found == _FREE)
-        if len(unknown):
-            words = zip(starts[unknown].tolist(), ends[unknown].tolist(), strict=True)
-            found[unknown] = [self._number(text[start:end].decode()) for start, end in words]
-            short = unknown[sizes[unknown] <= LONGEST]
+        while len(unknown):
+            some, unknown = unknown[:_ASKED], unknown[_ASKED:]
+            words = zip(starts[some].tolist(), ends[some].tolist(), strict=True)
+            found[some] = [self._number(text[start:end].decode()) for start, end in words]
+            short = some[sizes[some] <= LONGEST]
             self._add(low[short], high[short], found[short])
+            found[unknown] = np.where(sizes[unknown] > LONGEST, _FREE, self._look(low[unknown], high[unknown]))
+            unknown = unknown[found[unknown] == _FREE]
         return found
 
     def _places(self, low: Array, high: Array) -> Array:

@@ -66,3 +66,8 @@ def test_words_that_collide_keep_their_numbers(monkeypatch: pytest.MonkeyPatch) 
     words = check([many, many, f"new {many}"])
     assert 101 == len(words)
     assert words.asked > 2 * (100 - word_table._ROUNDS)
+
+
+def test_a_text_of_few_words_asks_for_them_early() -> None:
+    """What the first unknown words taught is used for the rest of the same text."""
+    assert check([" ".join(["one", "two", "three"] * 10_000)]).asked <= word_table._ASKED
