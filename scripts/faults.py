@@ -26,7 +26,8 @@ from tests.faults.faulty import every_fault  # noqa: E402
 from tests.faults.parallel import each  # noqa: E402
 from tests.faults.verbs import JOBS, Bench, Job  # noqa: E402
 
-BATCH = 500
+BATCH = 40  # cases between two looks at the clock
+TOGETHER = 250  # faults out of one run of a verb
 
 
 class Run:
@@ -58,8 +59,10 @@ def faults_of(job: Job, run: Run) -> int:
         laboratory = Laboratory(Bench(Path(name)), job)
         faults = every_fault(laboratory.trace)
         random.Random(0).shuffle(faults)
-        done = run.all(faults, laboratory.judge)
-        return sum(fault.calls(laboratory.trace) for fault in faults[:done])
+        runs = -(-len(faults) // TOGETHER)
+        cases = [faults[number::runs] for number in range(runs)]
+        done = run.all(cases, laboratory.explore)
+        return sum(fault.calls(laboratory.trace) for case in cases[:done] for fault in case)
 
 
 def main() -> int:

@@ -16,10 +16,14 @@ import hashlib
 import json
 import os
 import random
+import shutil
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from clawmem_core import MemoryEntry, MemoryStore, clock
+from tests.faults.branches import Branch, branches
 from tests.faults.command import CRASHED, Answer, command
 from tests.faults.faulty import EVERYWHERE, HARMLESS, Call, Fault, FaultyLayer
 from tests.faults.states import State, findings, left_over, state_of
@@ -50,20 +54,43 @@ class Laboratory:
         assert left_over(path.parent) == []
         bench.remove(path)
 
-    def judge(self, fault: Fault) -> None:
-        """Run the verb with a fault. Raises AssertionError."""
+    def explore(self, faults: Sequence[Fault]) -> None:
+        """Judge every fault, as many as possible out of one run. Raises AssertionError for all that went wrong."""
+        failures = []
+        path = self.bench.place(self.job)
+        single = [fault for fault in faults if fault.at != EVERYWHERE]
+        every = [self._alone(fault) for fault in faults if fault.at == EVERYWHERE]
+        seen = 0
+        for branch in (*every, *branches(lambda layer: run(self.job, path, layer), single, path.parent)):
+            seen += 1
+            try:
+                self.judge(branch, path)
+            except Exception:  # also what a damaged store raises when it is opened again
+                failures.append(f"{branch.fault}: {traceback.format_exc()}")
+            shutil.rmtree(branch.folder)
+        self.bench.remove(path)
+        assert seen == len(faults), "a run ended before its time"
+        assert not failures, "\n".join(failures[:5])
+
+    def _alone(self, fault: Fault) -> Branch:
+        """What a fault leads to, in a run of its own."""
         path = self.bench.place(self.job)
         layer = FaultyLayer(fault)
         answer = run(self.job, path, layer)
+        return Branch(fault, answer, layer.hits, path.parent)
+
+    def judge(self, branch: Branch, ran: Path) -> None:
+        """What a fault led to. `ran`: where the store was. Raises AssertionError."""
+        fault, answer, hits, folder = branch
+        path = folder / ran.name
         if answer.code != CRASHED or fault.kind not in ("crash", "torn"):
-            self._check_answer(answer, fault, path)
-        assert layer.hits >= fault.calls(self.trace), "the run is another one than the clean one"
+            self._check_answer(answer, fault)
+        assert hits >= fault.calls(self.trace), "the run is another one than the clean one"
         self._check_leftovers(path, fault)
         outcome = self.outcome(path)
         self._check_state(outcome.found, answer)
         if self.job.made:
             assert outcome.copy == self.new_copy if answer.code == 0 else outcome.copy in (self.old_copy, self.new_copy)
-        self.bench.remove(path)
 
     def outcome(self, path: Path) -> Outcome:
         """What a fault left at `path`; uses it up. Raises AssertionError if one cannot go on with it."""
@@ -74,14 +101,14 @@ class Laboratory:
             self._outcomes[seen] = outcome
         return self._outcomes[seen]
 
-    def _check_answer(self, answer: Answer, fault: Fault, path: Path) -> None:
+    def _check_answer(self, answer: Answer, fault: Fault) -> None:
         answer.check()
         if fault.kind in HARMLESS:
             assert answer.code == 0, answer
         found_something = answer.code == 13 and self.job.words[0] == "doctor"  # a file it cannot read is a finding
         assert answer.code in (0, 74) or found_something, answer
         if answer.code == 74:
-            assert str(path.parent) in answer.error["message"], answer
+            assert str(self.bench.folder) in answer.error["message"], answer
             assert ".tmp-" not in answer.error["message"], answer
 
     def _check_leftovers(self, path: Path, fault: Fault) -> None:

@@ -71,6 +71,7 @@ class FaultyLayer:
         def call(*arguments: Any) -> Any:
             operation = "create" if name == "open" and arguments[1] & os.O_CREAT else name
             self.count += 1
+            self._before()
             if self._trace >= 0:
                 path = arguments[0] if isinstance(arguments[0], str) else fs.path_of(arguments[0])
                 os.write(self._trace, json.dumps([operation, path]).encode() + b"\n")
@@ -80,6 +81,9 @@ class FaultyLayer:
             return real(*arguments)
 
         return call
+
+    def _before(self) -> None:
+        """Called before every call."""
 
     def _strikes(self, fault: Fault, operation: str, arguments: tuple[Any, ...]) -> bool:
         if fault.at == EVERYWHERE:

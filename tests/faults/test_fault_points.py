@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.explore import Laboratory
 from tests.faults.faulty import EVERYWHERE, one_fault_each
-from tests.faults.parallel import each
+from tests.faults.parallel import WORKERS, each
 from tests.faults.verbs import JOBS, Bench, Job
 
 #: verbs whose every call fails in every run; of other long ones a quarter does (all of it in scripts/faults.py)
@@ -26,5 +26,5 @@ def test_every_call_fails_once(job: Job, tmp_path: Path) -> None:
     assert {fault.at for fault in faults} == {EVERYWHERE, *range(1, len(laboratory.trace) + 1)}
     if len(faults) > SHORT and job.name not in COMPLETE:
         faults = faults[TURN % 4 :: 4]
-    failures = each(faults, laboratory.judge)
+    failures = each([faults[number::WORKERS] for number in range(WORKERS)], laboratory.explore)
     assert not failures, "\n".join(failures[:5])
