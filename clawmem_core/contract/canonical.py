@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import _json
 
-from clawmem_core.contract.digest import sha256_hexdigest
 from clawmem_core.errors import DuplicateKeyError, InvalidInputError, InvalidJsonError
 
 TYPE_CHECKING = False
@@ -147,6 +146,8 @@ def sha256_hex(text: str) -> str:
         data = text.encode()
     except UnicodeEncodeError:
         data = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    from clawmem_core.contract.digest import sha256_hexdigest  # most commands parse and hash nothing
+
     return sha256_hexdigest(data)
 
 

@@ -11,7 +11,6 @@ over all live records, so that N and the average length are exact.
 from __future__ import annotations
 
 from _bisect import bisect_left, bisect_right
-from itertools import filterfalse
 
 from clawmem_core.search import index_format as form
 from clawmem_core.search.tokenizer import MAX_WORD, STOPWORD_MARK, split, tokenizer
@@ -225,16 +224,17 @@ class Scanner:
         and stopwords in small letters.
         """
         dropped, prefixes = self.tokenizer.dropped, self._prefixes
-        odd = list(filterfalse(str.islower, words))
-        if "_" in "".join(words) or max(map(len, words), default=0) > MAX_WORD or not all(map(str.isascii, words)):
-            odd += [word for word in words if word.islower() and not _simple(word)]
+        odd: list[str] = []
+        text = " ".join(words)
+        if not _simple(text) or max(map(len, words), default=0) > MAX_WORD:
+            odd = [word for word in words if not _simple(word) or len(word) > MAX_WORD]
         marked: dict[str, tuple[int, Sequence[str]]] = {}
         for word in odd:
             own, found = self._look_at(word)
             if own != 1 or found:
                 marked[word] = own, found
-        likely = [word for word in words if word.startswith(prefixes) and word.islower()]
-        likely = [word for word in likely if word not in dropped and _simple(word)]
+        likely = [word for word in words if word.startswith(prefixes)]
+        likely = [word for word in likely if _simple(word) and len(word) <= MAX_WORD and word not in dropped]
         wanted = self._wanted or ()
         stems = zip(likely, self.tokenizer.stems(likely), strict=True)
         marked.update((word, (1, (token,))) for word, token in stems if token in wanted)
@@ -245,8 +245,9 @@ class Scanner:
         """How many tokens, and which wanted ones, a word in any case or script gives."""
         folded = word.casefold()
         dropped, exact = self.tokenizer.dropped, self._words
-        whole = _simple(folded) and (word[1:] == folded[1:] or word.isupper())  # Title case, CAPITALS, digits: no parts
-        if whole and not folded.startswith(self._prefixes) and folded not in exact:
+        whole = word[1:] == folded[1:] or word.isupper()  # Title case and CAPITALS have no parts
+        sure = whole and _simple(folded) and len(word) <= MAX_WORD
+        if sure and not folded.startswith(self._prefixes) and folded not in exact:
             return int(folded not in dropped), ()
         tokens = self.tokenizer.word(word)
         found = [token for token in tokens if token in (self._wanted or ())]
@@ -255,6 +256,6 @@ class Scanner:
         return len(tokens), found
 
 
-def _simple(word: str) -> bool:
-    """Whether a word in small letters is its only part, as it stands."""
-    return word.isascii() and "_" not in word and len(word) <= MAX_WORD
+def _simple(text: str) -> bool:
+    """Whether the words of a text are in small ASCII letters and have no parts."""
+    return text.isascii() and "_" not in text and text == text.lower()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawmem_core.contract import canonical
+from clawmem_core.contract import canonical, digest
 from clawmem_core.contract.canonical import UNDEFINED
 from clawmem_core.errors import DuplicateKeyError, InvalidInputError, InvalidJsonError
 
@@ -120,7 +120,7 @@ def test_surrogate_pair_as_two_code_points() -> None:
 @given(st.binary(max_size=200))
 def test_digest_is_sha256(data: bytes) -> None:
     """The digest is the standard one."""
-    assert hashlib.sha256(data).hexdigest() == canonical.sha256_hexdigest(data)
+    assert hashlib.sha256(data).hexdigest() == digest.sha256_hexdigest(data)
 
 
 @pytest.mark.parametrize("value", [b"x", {1: 2}, {1, 2}, object(), [b""]])
