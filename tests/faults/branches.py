@@ -55,7 +55,7 @@ class Kept:
 
 class BranchingLayer(FaultyLayer):
     """A layer without a fault that forks for each of some faults, one after the other, and writes what came of it
-    to the descriptor `out`. Standard output and error of its process must be files.
+    to the descriptor `out`. Its process must call `keep_output` first.
     """
 
     def __init__(self, faults: Iterable[Fault], folder: Path, out: int) -> None:
@@ -64,6 +64,11 @@ class BranchingLayer(FaultyLayer):
         self.plan: dict[int, list[Fault]] = {}
         for fault in faults:
             self.plan.setdefault(fault.at, []).append(fault)
+
+    def keep_output(self) -> None:
+        """Have standard output and error in files from now on, so that each child can go on with what was said."""
+        for fd in (1, 2):
+            os.dup2(os.memfd_create("said"), fd)
 
     def _before(self) -> None:
         for fault in self.plan.pop(self.count, ()):

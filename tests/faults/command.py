@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pkgutil
+import selectors
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -93,18 +94,34 @@ class Answer:
 
 def forked(action: Callable[[], int], stdin: bytes = b"") -> Answer:
     """Run `action` in a forked child with `stdin`; its result is the exit code."""
-    files = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
-    os.pwrite(files[0], stdin, 0)
+    given = os.memfd_create("stdin")
+    os.pwrite(given, stdin, 0)
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of 3.12 and later: numpy keeps threads
         child = os.fork()
     if not child:
-        _child(action, files)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    out, err = (os.pread(file, os.fstat(file).st_size, 0) for file in files[1:])
-    for file in files:
-        os.close(file)
-    return Answer(code, out, err)
+        _child(action, (given, out_end, err_end))
+    for fd in (given, out_end, err_end):
+        os.close(fd)
+    parts = _read(out, err)
+    return Answer(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), parts[out], parts[err])
+
+
+def _read(*pipes: int) -> dict[int, bytes]:
+    """Everything that comes out of some pipes; closes them."""
+    parts = dict.fromkeys(pipes, b"")
+    with selectors.DefaultSelector() as waiting:
+        for fd in pipes:
+            waiting.register(fd, selectors.EVENT_READ)
+        while waiting.get_map():
+            for key, _ in waiting.select():
+                data = os.read(key.fd, 1 << 16)
+                parts[key.fd] += data
+                if not data:
+                    waiting.unregister(key.fd)
+                    os.close(key.fd)
+    return parts
 
 
 def _child(action: Callable[[], int], files: Sequence[int]) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clawmem_core import MemoryEntry, MemoryStore, clock
-from tests.faults.branches import Branch, branches
+from tests.faults.branches import Branch, BranchingLayer, branches
 from tests.faults.command import CRASHED, Answer, command
 from tests.faults.faulty import EVERYWHERE, HARMLESS, Call, Fault, FaultyLayer
 from tests.faults.states import State, findings, left_over, state_of
@@ -169,6 +169,8 @@ def run(job: Job, path: Path, layer: FaultyLayer) -> Answer:
 
     def still() -> None:
         clock.random_bytes = random.Random(0).randbytes
+        if isinstance(layer, BranchingLayer):
+            layer.keep_output()
 
     return command(*words_for(job, path), stdin=job.stdin, layer=layer, before=still)
 
