@@ -62,7 +62,7 @@ REJECTED_UNTIL = Option(
 #: options of every verb that corrects facts
 CORRECTING = (SCOPE, FACT, REASON, *WRITING)
 
-_VERBS = (
+ALL_VERBS = (
     Verb(
         "create", "Make a new, empty store.",
         (
@@ -151,14 +151,6 @@ _VERBS = (
         (Option("--ann", "flag", "Write the graph, too, that long-lived library use searches vectors with."),),
     ),
     Verb("tick", "Let activation weights decay one step.", WRITING),
-    Verb(
-        "doctor", "Say what is wrong with the store's files, and put it right.",
-        (
-            Option("--repair", "flag", "Repair what can be; every file is backed up before it is changed."),
-            Option("--json", "flag", "Print JSON (what it does anyway)."),
-            *WRITING,
-        ),
-    ),
     Verb(
         "keygen", "Make an Ed25519 signing key, or print the public key of one.",
         (
@@ -282,4 +274,4 @@ _VERBS = (
     ),
 )  # fmt: skip
 
-VERBS = {verb.words: verb for verb in _VERBS}
+VERBS = {verb.words: verb for verb in ALL_VERBS}

@@ -98,7 +98,7 @@ class PureExecutor:
         for start in range(0, base.count, BLOCK_ROWS):
             count = min(BLOCK_ROWS, base.count - start)
             products = simd.int8_products(queries, base.small_vectors(start, start + count), dim)
-            if products[count:].cast("B") != expected[4 * start : 4 * (start + count)]:
+            if bytes(products[count:]) != bytes(expected[4 * start : 4 * (start + count)]):  # quicker than as views
                 raise UnusableIndex("damaged vectors")
             scores = products[:count].tolist()
             if mask is None:

@@ -156,3 +156,8 @@ def test_names_of_options_are_unique_within_a_verb() -> None:
         names = [part.name for part in (*options.GLOBAL, *verb.options, *verb.arguments)]
         assert len(set(flags)) == len(flags), verb.words
         assert len(set(names)) == len(names), verb.words
+
+
+def test_no_verb_stands_twice_in_the_table() -> None:
+    """The later of two would hide the other."""
+    assert len(options.VERBS) == len(options.ALL_VERBS)
