@@ -10,7 +10,7 @@ Invariant: a bound is never below the score it bounds, so the pool is exact.
 from __future__ import annotations
 
 import struct
-from _heapq import heappush, heapreplace
+from _bisect import insort_right as insort
 from itertools import compress
 from math import ceil
 
@@ -42,7 +42,7 @@ class KeywordScan:
         self.heads = [term for term in query.terms if term.heads] if bounded else []
         self.spread = [self._spread(term, with_heads=not bounded) for term in query.terms]
         self.most = sum(term.weight for term in self.heads) * form.IMPACT_MAX  # no row gets more from its head terms
-        self._best: Scored = []  # a heap of (score, -row)
+        self._best: Scored = []  # (score, -row), ascending
         self._bounds: list[Bounds] | None = None
 
     def best(self) -> Scored:
@@ -74,10 +74,12 @@ class KeywordScan:
                 break
             score = self.score(row)
             if score > 0:
+                pair = score, -row
                 if len(best) < ranking.POOL:
-                    heappush(best, (score, -row))
-                elif (score, -row) > best[0]:
-                    heapreplace(best, (score, -row))
+                    insort(best, pair)
+                elif pair > best[0]:
+                    del best[0]
+                    insort(best, pair)
                 bar = self._bar
 
     # ------------------------------------------------------------ rows of spread terms

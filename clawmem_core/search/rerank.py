@@ -122,4 +122,4 @@ def authority_of(channel: str) -> float:
 
 def activation_share(activation: float) -> float:
     """An activation weight of 0 and more mapped to [0, 1): 0 -> 0, 1 -> 0.5, 4 -> 0.8."""
-    return activation / (1.0 + activation)
+    return 1.0 - 1.0 / (1.0 + activation)  # rounding never turns the order around, as it does that of a / (1 + a)

@@ -10,7 +10,6 @@ function says so in its return value.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sys
 
@@ -27,7 +26,6 @@ RDWR = os.O_RDWR
 NOFOLLOW = os.O_NOFOLLOW
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
-_F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone leaves data in the drive's cache
 _COPY_STEP = 1 << 20
 
 
@@ -52,7 +50,12 @@ class RealLayer:
     lstat = staticmethod(os.lstat)
     fstat = staticmethod(os.fstat)
     realpath = staticmethod(os.path.realpath)
-    flock = staticmethod(fcntl.flock)
+
+    @staticmethod
+    def flock(fd: int, how: int) -> None:
+        import fcntl  # a reader takes no lock
+
+        fcntl.flock(fd, how)
 
     @staticmethod
     def link(source: str, target: str) -> None:
@@ -60,9 +63,11 @@ class RealLayer:
 
     @staticmethod
     def fsync(fd: int) -> None:
-        if _F_FULLFSYNC is not None:
+        if sys.platform == "darwin":  # fsync alone leaves data in the drive's cache
+            import fcntl
+
             try:
-                fcntl.fcntl(fd, _F_FULLFSYNC)
+                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
                 return
             except OSError:
                 pass  # not every file system has it; fsync is then the best there is
@@ -408,6 +413,8 @@ def realpath(path: str) -> str:
 
 def flock(fd: int, exclusive: bool = True, blocking: bool = False) -> bool:
     """Take an advisory lock on an open file; False if it is taken and `blocking` is off."""
+    import fcntl
+
     how = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if blocking else fcntl.LOCK_NB)
     try:
         _call(path_of(fd), layer.flock, fd, how)
@@ -420,4 +427,6 @@ def flock(fd: int, exclusive: bool = True, blocking: bool = False) -> bool:
 
 def unlock(fd: int) -> None:
     """Free the lock of an open file. Never in a forked child: it would free the parent's."""
+    import fcntl
+
     _call(path_of(fd), layer.flock, fd, fcntl.LOCK_UN)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench import timing
 from bench.corpus import DIM, Corpus, Question
-from bench.stores import Stores, size_name
+from bench.stores import Stores, clawmem, size_name
 from bench.timing import Measured
 from clawmem_core.model import SearchOptions
 from clawmem_core.search import simd as _before_usearch  # noqa: F401  usearch puts symbols of its own over simsimd's
@@ -31,7 +31,8 @@ def measure(stores: Stores, rounds: int) -> dict[str, Measured]:
     """Median milliseconds of a search at each size, and recall of the vector arms."""
     found: dict[str, Measured] = {}
     for count in stores.counts:
-        corpus, path = stores.corpus(count), stores.store(count)
+        corpus, path = stores.corpus(count), stores.copy(count)
+        timing.process(clawmem(path, "index", "--ann"))  # as a process that searches often would have it
         with MemoryStore.open_read_only(path) as store, open_view(path) as view:
             graph = bare_graph(corpus)
             finders: dict[str, Finder] = {"hybrid": hybrid(store), "bare hnswlib": graph}
