@@ -17,6 +17,7 @@ from typing import NamedTuple
 from clawmem_core.storage import lock
 from tests.faults.command import Answer
 from tests.faults.faulty import Fault, FaultyLayer
+from tests.faults.parallel import forked
 
 
 class Branch(NamedTuple):
@@ -108,17 +109,7 @@ class BranchingLayer(FaultyLayer):
 
 def branches(run: Callable[[BranchingLayer], object], faults: Iterable[Fault], folder: Path) -> Iterator[Branch]:
     """What each fault leads to, in a run of a verb on the store in `folder`; `run` runs it on a layer, to its end."""
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if not child:
-        try:
-            os.close(reading)
-            run(BranchingLayer(faults, folder, writing))
-        finally:
-            os._exit(0)
-    os.close(writing)
+    child, reading = forked(lambda out: run(BranchingLayer(faults, folder, out)))
     with os.fdopen(reading, "rb") as pipe:
         while pipe.peek(1):
             yield pickle.load(pipe)
