@@ -13,7 +13,7 @@ from tests.faults.parallel import WORKERS, each
 from tests.faults.verbs import JOBS, Bench, Job
 
 #: verbs whose every call fails in every run; of other long ones a quarter does (all of it in scripts/faults.py)
-COMPLETE = ("save", "flush-wal", "snapshot", "replace", "compact")
+COMPLETE = ("save", "flush-wal", "snapshot", "snapshot --force", "replace", "compact")
 SHORT = 60  # faults
 TURN = int(os.environ.get("CLAWMEM_FAULT_TURN", "0"))  # which kind of fault each call gets first
 
