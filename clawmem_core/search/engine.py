@@ -17,7 +17,8 @@ from clawmem_core.search.filters import select
 from clawmem_core.search.index_format import UnusableIndex
 from clawmem_core.search.query import Query
 from clawmem_core.search.request import SearchRequest, request_of
-from clawmem_core.search.tail import Scanner, Tail
+from clawmem_core.search.tail import Tail
+from clawmem_core.search.text_scan import MOST_TOKENS, KeptScanner, QueryScanner
 from clawmem_core.search.tokenizer import tokenizer
 
 TYPE_CHECKING = False
@@ -79,14 +80,12 @@ class Search:
         self.bm25: dict[int, float] = {}
 
     def _tail(self, tokens: Sequence[str]) -> Tail:
-        """The tail; kept with the index for a process that searches again."""
+        """The tail; its words are kept with the index for a process that searches again."""
         base, overlay = self.base, self.overlay
         name = base.config["tokenizer"]
-        if not self.request.long_lived:
-            return Tail(base, overlay, Scanner(name, tokens))
-        scanner = base.memo.setdefault("scanner", None) or Scanner(name, None)
-        base.memo["scanner"] = scanner
-        return Tail(base, overlay, scanner)
+        if not self.request.long_lived and len(set(tokens)) <= MOST_TOKENS:
+            return Tail(base, overlay, QueryScanner(name, tokens))
+        return Tail(base, overlay, KeptScanner(name, base.memo.setdefault("counted", {})))
 
     # ------------------------------------------------------------ arms
 
@@ -97,9 +96,10 @@ class Search:
             return []
         scored, self.plans["vector"] = self.executor.vector_pool(vector, self.selection)
         records, first = self.tail.records, self.base.count
-        having = [(stored, first + at) for at in self.selection.tail if (stored := records[at].vector) is not None]
-        beside = self.executor.beside(vector, [stored for stored, _ in having])
-        scored += [(cosine, having[at][1]) for cosine, at in beside]
+        having = [at for at in self.selection.tail if records[at].vector is not None]
+        least = scored[-1][0] if len(scored) >= ranking.POOL else -1.0
+        beside = self.executor.beside(vector, [records[at].vector for at in having], least)
+        scored += [(cosine, first + having[at]) for cosine, at in beside]
         return self._pool(scored, self.cosines)
 
     def _keyword_pool(self) -> list[int]:
@@ -131,24 +131,26 @@ class Search:
     # ------------------------------------------------------------ exact scores
 
     def _compare(self, places: Iterable[int]) -> None:
-        """Work out the missing cosines of index rows together."""
-        if self.vector is not None:
-            rows = sorted(place for place in places if place < self.base.count and place not in self.cosines)
-            self.cosines.update(zip(rows, self.executor.cosines(self.vector, rows), strict=True))
+        """Work out the missing cosines of some records together."""
+        if self.vector is None:
+            return
+        first, records, cosines = self.base.count, self.tail.records, self.cosines
+        missing = [place for place in places if place not in cosines]
+        rows = sorted(place for place in missing if place < first)
+        cosines.update(zip(rows, self.executor.cosines(self.vector, rows), strict=True))
+        later = {place: records[place - first].vector for place in missing if place >= first}
+        cosines.update(dict.fromkeys(later))
+        having = {place: stored for place, stored in later.items() if stored is not None}
+        if having:
+            found = self.executor.compare(self.vector, b"".join(having.values()))
+            cosines.update(zip(having, found, strict=True))
 
     def _cosine_of(self, place: int) -> float | None:
         if self.vector is None:
             return None
-        if place in self.cosines:
-            return self.cosines[place]
-        stored = self._stored(place)
-        found = None if stored is None else self.executor.cosine(self.vector, stored)
-        self.cosines[place] = found
-        return found
-
-    def _stored(self, place: int) -> bytes | None:
-        first = self.base.count
-        return self.base.vector(place) if place < first else self.tail.records[place - first].vector
+        if place not in self.cosines:
+            self._compare((place,))
+        return self.cosines[place]
 
     def _bm25_of(self, place: int) -> float:
         if self.query is None:
@@ -159,18 +161,12 @@ class Search:
             found = self.bm25[place] = self.score_row(place) if own and self.score_row else self.query.score(place)
         return found
 
-    def _session_of(self, place: int) -> Any:
-        """What tells the session of a tail record apart; None for none."""
-        key = self.tail.keys[place - self.base.count]
-        code = self.base.session_code(*key) if key[1] else -1
-        return code if code >= 0 else key if key[1] else None
-
     def _fused(self, places: Iterable[int]) -> tuple[list[tuple[int, float]], dict[int, int]]:
         """(id, final score) of some records as one union, best first; and their places by id."""
         first, base, tail = self.base.count, self.base, self.tail
         rows = [place for place in places if place < first]
         later = [place for place in places if place >= first]
-        self._compare(rows)
+        self._compare(rows + later)
         ids = base.ids_of(rows) + [tail.id_of(place) for place in later]
         activations = base.activations_of(rows) + [tail.records[place - first].activation for place in later]
         if self.overlay.activation:
@@ -182,10 +178,9 @@ class Search:
             for id, weight in zip(ids, activations, strict=True)
         ]
         sessions: list[Any] = [code if code >= nameless else None for code in base.session_codes_of(rows)]
-        sessions += map(self._session_of, later)
+        sessions += map(tail.session_of, later)
         order = rows + later
-        found = self.cosines if self.vector is not None else dict.fromkeys(rows)
-        cosines = [*map(found.__getitem__, rows), *map(self._cosine_of, later)]
+        cosines = [self.cosines.get(place) for place in order]
         bm25 = [self._bm25_of(place) for place in order]
         candidates = list(zip(ids, cosines, bm25, boosts, sessions, strict=True))
         return self.executor.fuse(candidates, self.weights, **self.present), dict(zip(ids, order, strict=True))

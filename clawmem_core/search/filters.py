@@ -73,8 +73,9 @@ def select(base: IndexReader, tail: Tail, request: SearchRequest) -> Selection:
     if gone is not None and base.active < base.count:
         masks.append(_of_codes(gone, lambda flags: not flags & form.IS_DELETED))
     mask = _both(masks, base.count)
-    passes = _predicate(request) if tail.records else None
-    later = [at for at, record in enumerate(tail.records) if passes(record)] if passes else []
+    later: Sequence[int] = range(len(tail.records))
+    for test in _tests(request) if later else ():
+        later = [at for at in later if test(tail.records[at])]
     selection = Selection(mask, base.count, later)
     return selection.without(tail.hidden) if tail.hidden else selection
 
@@ -174,26 +175,23 @@ def tag_test(wanted: Collection[str]) -> Callable[[str], bool]:
     return passes
 
 
-def _predicate(request: SearchRequest) -> Callable[[Record], bool]:
-    """The same conditions for one record."""
-    sources, sessions, excluded = (
-        frozenset(names) for names in (request.sources, request.sessions, request.exclude_sessions)
-    )
-    tagged = tag_test(request.tags)
-    low = float("-inf") if request.since is None else request.since
-    high = float("inf") if request.until is None else request.until
-    plain = request.allowed is None and not request.all_scopes
-    scope = request.scope if request.scope is not None else b"" if plain else None
-
-    def passes(record: Record) -> bool:
-        return (
-            (request.allowed is None or record.id in request.allowed)
-            and (scope is None or record.scope == scope)
-            and (not sources or record.source_channel in sources)
-            and (not request.tags or tagged(record.tags))
-            and (not sessions or record.session_id in sessions)
-            and record.session_id not in excluded
-            and low <= record.timestamp < high
-        )
-
-    return passes
+def _tests(request: SearchRequest) -> Iterable[Callable[[Record], bool]]:
+    """The same conditions, one for each option that is set, for one record."""
+    allowed, scope = request.allowed, request.scope or b""
+    if allowed is not None:
+        yield lambda record: record.id in allowed
+    if request.scope is not None or (allowed is None and not request.all_scopes):
+        yield lambda record: record.scope == scope
+    if request.sources:
+        yield lambda record: record.source_channel in request.sources
+    if request.tags:
+        tagged = tag_test(request.tags)
+        yield lambda record: tagged(record.tags)
+    if request.sessions:
+        yield lambda record: record.session_id in request.sessions
+    if request.exclude_sessions:
+        yield lambda record: record.session_id not in request.exclude_sessions
+    if request.since is not None or request.until is not None:
+        low = float("-inf") if request.since is None else request.since
+        high = float("inf") if request.until is None else request.until
+        yield lambda record: low <= record.timestamp < high

@@ -82,8 +82,11 @@ class IndexTables:
     @healing
     def session_code(self, scope: bytes, name: str) -> int:
         """The number of (scope, session), or -1."""
-        wanted = self.scope_code(scope)
-        for code in self.session_codes(name) if wanted >= 0 else ():
+        wanted, data = self.scope_code(scope), name.encode()
+        codes = range(self._first_session(data, 0), self.sections.length("sesoff") - 1) if wanted >= 0 else ()
+        for code in codes:
+            if self.sections.string("ses", code) != data:
+                break
             if self.sections.value("sescope", code, 0) == wanted:
                 return code
         return -1

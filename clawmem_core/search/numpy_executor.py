@@ -55,9 +55,10 @@ class NumpyExecutor:
         """A query vector made ready: float64."""
         return np.asarray(values, np.float64)
 
-    def cosine(self, vector: Array, stored: bytes) -> float:
-        """Exact cosine with a stored vector, rounded."""
-        return float(self.vectors.compare_bytes(vector, stored)[0])
+    def compare(self, vector: Array, stored: bytes) -> list[float]:
+        """Exact cosines with stored vectors, one after the other, rounded."""
+        found: list[float] = self.vectors.compare_bytes(vector, stored).tolist()
+        return found
 
     def cosines(self, vector: Array, rows: Sequence[int]) -> list[float | None]:
         """Exact cosines of some index rows; None without vector."""
@@ -80,11 +81,9 @@ class NumpyExecutor:
         found[having] = self.vectors.exact(vector, rows[having])
         return found
 
-    def beside(self, vector: Array, stored: Sequence[bytes]) -> Scored:
+    def beside(self, vector: Array, stored: Sequence[bytes], _: float) -> Scored:
         """(exact cosine, place) of vectors beside the index."""
-        if not stored:
-            return []
-        return list(zip(self.vectors.compare_bytes(vector, b"".join(stored)).tolist(), range(len(stored)), strict=True))
+        return list(zip(self.compare(vector, b"".join(stored)), range(len(stored)), strict=True)) if stored else []
 
     def _column(self, name: str, dtype: Any) -> Array:
         column = self.base.sections.column(name)

@@ -48,12 +48,8 @@ class PureExecutor:
 
     # ------------------------------------------------------------ vectors
 
-    def cosine(self, vector: Vector, stored: bytes | memoryview) -> float:
-        """Exact cosine with a stored vector, rounded; 0 with one of zeros, which only a damaged file holds."""
-        return self._cosines(vector, stored)[0]
-
-    def _cosines(self, vector: Vector, stored: bytes | memoryview) -> list[float]:
-        """`cosine` with each of some stored vectors, one after the other."""
+    def compare(self, vector: Vector, stored: bytes | memoryview) -> list[float]:
+        """Exact cosines with stored vectors, one after the other, rounded; 0 with zeros, as only damaged files hold."""
         rows = simd.doubles(stored, self.base.float16)
         norm, rounded = vector.norm, ranking.rounded_score
         pairs = zip(simd.double_products(vector.wide, rows), simd.double_lengths(rows, self._dim), strict=True)
@@ -69,7 +65,7 @@ class PureExecutor:
         having = [data for data in stored if data is not None]
         if not having:
             return [None] * len(stored)
-        found = iter(self._cosines(vector, b"".join(having)))
+        found = iter(self.compare(vector, b"".join(having)))
         return [None if data is None else next(found) for data in stored]
 
     def vector_pool(self, vector: Vector, selection: Selection) -> tuple[Scored, str]:
@@ -130,25 +126,28 @@ class PureExecutor:
             if LEAST_NORM < norm < MOST_NORM:
                 approximate.append(products[at] / norm)
             else:
-                approximate.append(self.cosine(vector, stored[at * size : at * size + size]))
+                approximate.append(self.compare(vector, stored[at * size : at * size + size])[0])
         error = (HALF_ERROR if base.float16 else SINGLE_ERROR) * max(1.0, sqrt(self._dim / 384))
         chosen = near_best(approximate, error)
-        near = self._cosines(vector, b"".join([stored[at * size : at * size + size] for at in chosen]))
+        near = self.compare(vector, b"".join([stored[at * size : at * size + size] for at in chosen]))
         return best_of(zip(near, [rows[at] for at in chosen], strict=True))
 
-    def beside(self, vector: Vector, stored: Sequence[bytes]) -> Scored:
-        """(exact cosine, place) of the vectors beside the index that may be among the best POOL of them."""
+    def beside(self, vector: Vector, stored: Sequence[bytes], least: float) -> Scored:
+        """(exact cosine, place) of the vectors beside the index that may be among the best POOL; `least`: of all of
+        them, these must reach it.
+        """
         places: Sequence[int] = range(len(stored))
         if self.base.float16 and len(stored) > ranking.POOL:
             rows = b"".join(stored)
             lengths = simd.half_lengths(rows, self._dim)
             products = vector.products(rows, len(stored))
             if min(lengths) > LEAST_NORM**2:
+                error = SINGLE_ERROR * max(1.0, sqrt(self._dim / 384))
                 near = [product / sqrt(square) for product, square in zip(products, lengths, strict=True)]
-                places = near_best(near, SINGLE_ERROR * max(1.0, sqrt(self._dim / 384)))
+                places = [at for at in near_best(near, error) if near[at] >= least - error]
         if not places:
             return []
-        return list(zip(self._cosines(vector, b"".join([stored[at] for at in places])), places, strict=True))
+        return list(zip(self.compare(vector, b"".join([stored[at] for at in places])), places, strict=True))
 
     # ------------------------------------------------------------ words
 
@@ -164,8 +163,6 @@ class PureExecutor:
             return best_of(scored), plan, query.score
         scan = KeywordScan(query, selection.mask)
         return scan.best(), plan, scan.score
-
-    fuse = staticmethod(ranking.fuse)
 
     fuse = staticmethod(ranking.fuse)
 

@@ -27,14 +27,15 @@ KEPT_TERMS = 4096  # tokens whose places are kept for the next query
 class Term:
     """One distinct token of a query. `weight`: its count in the query times its idf.
 
-    `lists`: (rows, frequencies) of the segments that hold it; `heads`: (segment, place in its head tables).
+    `lists`: (rows, frequencies) of the segments that hold it; `heads`: (segment, place in its head tables); `later`:
+    frequencies of the tail records and a 0 for NONE.
     """
 
-    __slots__ = ("_held_by", "count", "heads", "lists", "token", "weight")
+    __slots__ = ("_held_by", "count", "heads", "later", "lists", "token", "weight")
 
     def __init__(self, base: IndexReader, token: str, count: int) -> None:
         self.token, self.count = token, count
-        self.weight = 0.0
+        self.weight, self.later = 0.0, [0]
         places: dict[str, Places] = base.memo.setdefault("places", {})
         found = places.get(token)
         if found is None:
@@ -79,37 +80,23 @@ def places_of(base: IndexReader, token: str) -> Places:
     return lists, heads, held_by
 
 
-_NOTHING: dict[str, int] = {}
-
-
 class Query:
     """The distinct tokens of a query in order of first appearance, over one tail and its index.
 
     `average`: avgdl; `ideal`: sum of the terms' weights.
     """
 
-    __slots__ = (
-        "_around",
-        "_counts",
-        "_sizes",
-        "average",
-        "base",
-        "following",
-        "ideal",
-        "neighbour",
-        "previous",
-        "tail",
-        "terms",
-    )
+    __slots__ = ("_around", "_sizes", "average", "base", "following", "ideal", "neighbour", "previous", "tail", "terms")
 
     def __init__(self, base: IndexReader, tail: Tail, tokens: Iterable[str], neighbour: float) -> None:
         self.base, self.tail, self.neighbour = base, tail, neighbour
         self.terms = [Term(base, token, count) for token, count in ranking.count_tokens(tokens).items()]
         self.average = ranking.average_length(tail.lengths, tail.neighbour_lengths, tail.count, neighbour)
         self.ideal = 0.0
-        self._counts = [tail.scanner.counts(record) for record in tail.records]
         for term in self.terms:
-            df = term.held_by() + sum(term.token in found for found in self._counts)
+            later = tail.scanner.frequencies(term.token) if tail.records else []
+            term.later = [*later, 0]
+            df = term.held_by() + len(later) - later.count(0)
             df -= sum(1 for row in tail.hidden if term.own(row))
             term.weight = term.count * ranking.idf(df, tail.count)
             self.ideal += term.weight
@@ -139,7 +126,7 @@ class Query:
         """How often a record's own text holds a term."""
         if place < self.base.count:
             return term.own(place)
-        return self._counts[place - self.base.count].get(term.token, 0)
+        return term.later[place - self.base.count]
 
     def score(self, place: int) -> float:
         """Exact bm25 of any live record, rounded."""
@@ -157,26 +144,22 @@ class Query:
 
     def beside(self, places: Iterable[int]) -> list[tuple[float, int]]:
         """(`score`, place) of those places whose score is above 0; quick where a tail record has no index neighbour."""
-        first, length_of, neighbour, counts = self.base.count, self.tail.length, self.neighbour, self._counts
-        weights = [(term.token, term.weight) for term in self.terms]
+        first, lengths, neighbour = self.base.count, self.tail.record_lengths, self.neighbour
+        around, gain = self.tail.around, ranking.K1 + 1.0
+        terms = [(term.weight, term.later) for term in self.terms]
         found = []
         for place in places:
-            before, after = self.around(place) if neighbour else (NONE, NONE)
+            before, after = around[place] if neighbour else (NONE, NONE)
             if place < first or 0 <= before < first or 0 <= after < first:
                 score = self.score(place)
             else:
-                own = counts[place - first]
-                prior = counts[before - first] if before >= 0 else _NOTHING
-                later = counts[after - first] if after >= 0 else _NOTHING
-                if not (own or prior or later):
-                    continue
-                length = length_of(place) + neighbour * (length_of(before) + length_of(after))
-                norm = ranking.length_norm(length, self.average)
+                at, before, after = place - first, max(before - first, NONE), max(after - first, NONE)
+                norm = ranking.length_norm(lengths[at] + neighbour * (lengths[before] + lengths[after]), self.average)
                 total = 0.0
-                for token, weight in weights:
-                    smoothed = own.get(token, 0) + neighbour * (prior.get(token, 0) + later.get(token, 0))
-                    if smoothed:
-                        total += ranking.term_score(weight, smoothed, norm)
+                for weight, later in terms:
+                    smoothed = later[at] + neighbour * (later[before] + later[after])
+                    if smoothed:  # ranking.term_score, in place
+                        total += weight * (smoothed * gain / (smoothed + norm))
                 score = ranking.rounded_score(total)
             if score > 0:
                 found.append((score, place))

@@ -69,11 +69,12 @@ _UNSPACED = (
 class Tokenizer:
     """One versioned tokenizer with its word cache. Get one from `tokenizer`; share it freely within a process."""
 
-    __slots__ = ("_words", "name")
+    __slots__ = ("_unstemmed", "_words", "name")
 
     def __init__(self, language: str) -> None:
         self.name = f"{language}-{VERSION}"
         self._words = _WordCache(language)
+        self._unstemmed: dict[str, tuple[str, ...]] = {}
 
     def document(self, text: str) -> list[str]:
         """Index tokens of a record's text in order, repeats kept. Their number is the record's length."""
@@ -83,8 +84,25 @@ class Tokenizer:
         """Index tokens of one word as `split` gives it."""
         return self._words[word]
 
+    def unstemmed(self, text: str) -> list[str]:
+        """The words whose `stems` are `document(text)`, and the text's stopwords."""
+        known, found = self._unstemmed, list[str]()
+        for word in split(text):
+            words = known.get(word)
+            if words is None:
+                words = self._words.unstemmed(word)
+                folded = word.casefold()
+                if folded in self._words.dropped:
+                    words = *words, folded
+                if len(word) <= _CACHED_WORD_LENGTH:
+                    if len(known) >= _CACHED_WORDS:
+                        known.clear()
+                    known[word] = words
+            found += words
+        return found
+
     def stems(self, words: list[str]) -> list[str]:
-        """The one token of each simple word: ASCII without capitals and underscores, no stopword, at most MAX_WORD."""
+        """The token of each word of `unstemmed` that is no stopword."""
         return self._words.stems(words)
 
     def stopwords(self, text: str) -> list[str]:
@@ -168,23 +186,28 @@ class _WordCache(dict[str, tuple[str, ...]]):
             self.dropped = ENGLISH
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        tokens = tuple(chain.from_iterable(map(self._run_tokens, runs(word))))
+        tokens = tuple(self.stems(list(self.unstemmed(word))))
         if len(word) <= _CACHED_WORD_LENGTH:
             if len(self) >= _CACHED_WORDS:
                 self.clear()
             self[word] = tokens
         return tokens
 
-    def _run_tokens(self, run: str) -> list[str]:
+    def unstemmed(self, word: str) -> tuple[str, ...]:
+        """Steps 3 to 5 and the stopwords of step 6, for a word as `split` gives it."""
+        if word.isascii() and word.islower() and "_" not in word:
+            return () if word in self.dropped else (word[:MAX_WORD],)
+        return tuple(chain.from_iterable(map(self._run_words, runs(word))))
+
+    def _run_words(self, run: str) -> list[str]:
         if _UNSPACED_CHARS[run[0]]:
             return [first + second for first, second in pairwise(run)] or [run]
         whole = _trimmed(run)
         folded = [_folded(word) for word in (whole, *parts(whole))]
-        kept = [word for word in folded if word and word not in self.dropped]
-        return self.stems(kept)
+        return [word for word in folded if word and word not in self.dropped]
 
     def stems(self, words: list[str]) -> list[str]:
-        """The stem of each folded word; the word itself in a tokenizer that does not stem."""
+        """The stem of each folded word; the word itself in a tokenizer that does not stem, and in unspaced scripts."""
         if self._language == "plain":
             return words
         if self._stem is None:

@@ -279,18 +279,19 @@ def decode(payload: bytes | memoryview) -> Iterator[tuple[int, int, Any]]:
     Raises UnknownOperation for an operation of a newer version, BadPayload where lengths or text do not fit.
     """
     data = bytes(payload)
+    unpack, decoders = _HEAD.unpack_from, _DECODERS
     at, end = 0, len(data)
     while at < end:
         if at + 8 > end:
             raise BadPayload("operation head cut short")
-        op, flags, _, size = _HEAD.unpack_from(data, at)
+        op, flags, _, size = unpack(data, at)
         at += 8
         if size > end - at:
             raise BadPayload("operation body cut short")
-        if not 1 <= op < len(_DECODERS):
+        if not 1 <= op < len(decoders):
             raise UnknownOperation(f"operation {op}")
         try:
-            yield op, flags, _DECODERS[op](data, at, size, flags)
+            yield op, flags, decoders[op](data, at, size, flags)
         except (struct.error, UnicodeDecodeError, IndexError) as error:
             raise BadPayload(f"{NAMES[op]}: {error}") from None
         at += size
@@ -308,14 +309,29 @@ def _texts(data: bytes, at: int, end: int, lengths: Iterable[int]) -> list[bytes
 
 
 def _record(data: bytes, at: int, size: int, flags: int) -> Record:
-    id, timestamp, weight, *lengths = _RECORD.unpack_from(data, at)
-    vector, chunk, channel, session_id, tags, key, source_id, scope = _texts(
-        data, at + _RECORD.size, at + size, lengths
-    )
-    found = Record(id, chunk.decode(), timestamp, channel.decode(), session_id.decode(), tags.decode())
-    found.vector = vector or None
-    found.key, found.source_id, found.scope = key.decode(), source_id.decode(), scope
-    found.activation, found.deleted = weight, bool(flags & FLAG_DELETED)
+    found = Record.__new__(Record)  # hundreds before a search: calls and slices of nothing would cost as much again
+    (found.id, found.timestamp, found.activation, vector, chunk, channel, session_id, tags, key, source_id,
+     scope) = _RECORD.unpack_from(data, at)  # fmt: skip
+    start = at + _RECORD.size
+    vector += start  # the lengths become the ends
+    chunk += vector
+    channel += chunk
+    session_id += channel
+    tags += session_id
+    key += tags
+    source_id += key
+    scope += source_id
+    if scope != at + size:
+        raise BadPayload("lengths do not add up")
+    found.vector = data[start:vector] or None
+    found.chunk, found.source_channel = data[vector:chunk].decode(), data[chunk:channel].decode()
+    found.session_id = data[channel:session_id].decode()
+    if session_id == source_id:
+        found.tags = found.key = found.source_id = ""
+    else:
+        found.tags, found.key = data[session_id:tags].decode(), data[tags:key].decode()
+        found.source_id = data[key:source_id].decode()
+    found.scope, found.deleted = data[source_id:scope], bool(flags & FLAG_DELETED)
     return found
 
 
