@@ -105,9 +105,10 @@ class Overlay:
 
     def _put(self, record: Record) -> None:
         self.records[record.id] = record
-        self.deleted.discard(record.id)
-        self.undeleted.discard(record.id)
-        self.activation.pop(record.id, None)
+        if self.deleted or self.undeleted or self.activation:
+            self.deleted.discard(record.id)
+            self.undeleted.discard(record.id)
+            self.activation.pop(record.id, None)
 
     def _delete(self, _: int, ids: tuple[int, ...]) -> None:
         for id in ids:

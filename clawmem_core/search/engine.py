@@ -111,7 +111,7 @@ class Search:
         selection = self.selection.without(changed) if changed else self.selection
         scored, self.plans["keyword"], self.score_row = self.executor.keyword_pool(query, selection)
         beside = [*self.selection.having(changed), *(self.base.count + at for at in self.selection.tail)]
-        scored += query.beside(beside)
+        scored += query.beside(beside, scored[-1][0] if len(scored) >= ranking.POOL else 0.0)
         return self._pool(scored, self.bm25)
 
     def _pool(self, scored: list[tuple[float, int]], scores: dict[int, Any]) -> list[int]:
@@ -119,14 +119,13 @@ class Search:
         if not self.tail.around and not self.selection.tail:
             scores.update((place, score) for score, place in scored)
             return [place for _, place in scored]
-        id_of = self.tail.id_of
         if len(scored) > ranking.POOL:
             bar = sorted((score for score, _ in scored), reverse=True)[ranking.POOL - 1]
             scored = [pair for pair in scored if pair[0] >= bar]
-        scored.sort(key=lambda pair: (-pair[0], id_of(pair[1])))
-        del scored[ranking.POOL :]
-        scores.update((place, score) for score, place in scored)
-        return [place for _, place in scored]
+        ids = self.tail.ids_of([place for _, place in scored])
+        best = sorted((-score, id, place) for (score, place), id in zip(scored, ids, strict=True))[: ranking.POOL]
+        scores.update((place, -score) for score, _, place in best)
+        return [place for _, _, place in best]
 
     # ------------------------------------------------------------ exact scores
 
@@ -166,8 +165,9 @@ class Search:
         first, base, tail = self.base.count, self.base, self.tail
         rows = [place for place in places if place < first]
         later = [place for place in places if place >= first]
-        self._compare(rows + later)
-        ids = base.ids_of(rows) + [tail.id_of(place) for place in later]
+        order = rows + later
+        self._compare(order)
+        ids = tail.ids_of(order)
         activations = base.activations_of(rows) + [tail.records[place - first].activation for place in later]
         if self.overlay.activation:
             changed = self.overlay.activation
@@ -179,7 +179,6 @@ class Search:
         ]
         sessions: list[Any] = [code if code >= nameless else None for code in base.session_codes_of(rows)]
         sessions += map(tail.session_of, later)
-        order = rows + later
         cosines = [self.cosines.get(place) for place in order]
         bm25 = [self._bm25_of(place) for place in order]
         candidates = list(zip(ids, cosines, bm25, boosts, sessions, strict=True))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from clawmem_core.search import index_format as form
 from clawmem_core.search.index_format import UnusableIndex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from typing import Any, Concatenate, ParamSpec, TypeVar
 
     from clawmem_core.search.index_sections import Sections
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     R = TypeVar("R")
     T = TypeVar("T", bound="IndexTables")
+
+NAMES_READ = 64  # names are rather read one after the other than searched for, up to so many for each wanted
 
 
 def healing(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
@@ -37,6 +41,9 @@ class IndexTables:
 
     sections: Sections
     _nameless: int
+    if TYPE_CHECKING:
+
+        def _name(self, table: str, code: int) -> str: ...
 
     def heal(self, reason: UnusableIndex) -> None:
         """Go on with a fresh index. Raises `reason` where there is no way to get one."""
@@ -65,14 +72,13 @@ class IndexTables:
     @healing
     def session_codes(self, name: str) -> range:
         """The numbers of all (scope, session) with this session id."""
-        wanted = name.encode()
-        return range(self._first_session(wanted, 0), self._first_session(wanted, 1))
+        return range(self._first_session(name, 0), self._first_session(name, 1))
 
-    def _first_session(self, wanted: bytes, after: int) -> int:
+    def _first_session(self, wanted: str, after: int) -> int:
         low, high = 0, self.sections.length("sesoff") - 1
         while low < high:
             middle = (low + high) // 2
-            found = self.sections.string("ses", middle)
+            found = self._name("ses", middle)  # in the order of their UTF-8, which is that of the texts
             if found < wanted or (after and found == wanted):
                 low = middle + 1
             else:
@@ -82,14 +88,31 @@ class IndexTables:
     @healing
     def session_code(self, scope: bytes, name: str) -> int:
         """The number of (scope, session), or -1."""
-        wanted, data = self.scope_code(scope), name.encode()
-        codes = range(self._first_session(data, 0), self.sections.length("sesoff") - 1) if wanted >= 0 else ()
+        wanted = self.scope_code(scope)
+        codes = range(self._first_session(name, 0), self.sections.length("sesoff") - 1) if wanted >= 0 else ()
         for code in codes:
-            if self.sections.string("ses", code) != data:
+            if self._name("ses", code) != name:
                 break
             if self.sections.value("sescope", code, 0) == wanted:
                 return code
         return -1
+
+    def find_sessions(self, keys: Collection[tuple[bytes, str]]) -> dict[tuple[bytes, str], int]:
+        """The number of each (scope, session), or -1."""
+        count = self.sections.length("sesoff") - 1
+        if count > NAMES_READ * len(keys):
+            return {key: self.session_code(*key) for key in keys}
+        numbers = self._sessions_named({name.encode() for _, name in keys})
+        return {(scope, name): numbers.get((self.scope_code(scope), name.encode()), -1) for scope, name in keys}
+
+    @healing
+    def _sessions_named(self, wanted: Collection[bytes]) -> dict[tuple[int, bytes], int]:
+        """The numbers of all (scope number, session id) with one of these session ids."""
+        offsets, data = self.sections.column("ses.o"), bytes(self.sections.blob("ses"))
+        ends = [] if offsets is None else offsets.tolist()
+        names = [data[start:end] for start, end in pairwise(ends)]
+        codes = [code for code, name in enumerate(names) if name in wanted]
+        return {(self.sections.value("sescope", code, 0), names[code]): code for code in codes}
 
     @healing
     def rows_of_code(self, code: int) -> Sequence[int]:

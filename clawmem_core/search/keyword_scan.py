@@ -17,6 +17,7 @@ from math import ceil
 from clawmem_core.search import index_format as form
 from clawmem_core.search import ranking, simd
 from clawmem_core.search.index_format import UnusableIndex
+from clawmem_core.search.query import ROUNDING
 from clawmem_core.search.topk import above, bar_of, best_of, best_places
 
 TYPE_CHECKING = False
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     Scored = list[tuple[float, int]]
 
 FIRST_LOOK = 512  # rows with the highest bounds that are scored before the bar is set
-ROUNDING = 1e-9  # slack of bounds against rounding
 
 
 class KeywordScan:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Places = tuple[list[tuple[memoryview, Sequence[int]]], list[tuple[Segment, int]], int]
 
 KEPT_TERMS = 4096  # tokens whose places are kept for the next query
+FEW = 512  # rows that are rather put into a dictionary than searched for one by one
+ROUNDING = 1e-9  # slack of bounds against rounding
 
 
 class Term:
@@ -31,7 +33,7 @@ class Term:
     frequencies of the tail records and a 0 for NONE.
     """
 
-    __slots__ = ("_held_by", "count", "heads", "later", "lists", "token", "weight")
+    __slots__ = ("_few", "_held_by", "count", "heads", "later", "lists", "token", "weight")
 
     def __init__(self, base: IndexReader, token: str, count: int) -> None:
         self.token, self.count = token, count
@@ -43,6 +45,7 @@ class Term:
                 places.clear()
             found = places[token] = places_of(base, token)
         self.lists, self.heads, self._held_by = found
+        self._few: dict[int, int] | None = None
 
     def held_by(self) -> int:
         """Index rows that hold the token."""
@@ -55,6 +58,10 @@ class Term:
                 frequency: int = segment.head_frequencies(place)[row - segment.low]
                 if frequency:
                     return frequency
+        if self._held_by <= FEW:
+            if self._few is None:
+                self._few = {row: often for pair in self.lists for row, often in zip(*pair, strict=True)}
+            return self._few.get(row, 0)
         if row >= 0:
             for rows, frequencies in self.lists:
                 at = bisect_left(rows, row)
@@ -122,33 +129,33 @@ class Query:
             return found
         return self.previous[place], self.following[place]
 
-    def frequency(self, term: Term, place: int) -> int:
-        """How often a record's own text holds a term."""
-        if place < self.base.count:
-            return term.own(place)
-        return term.later[place - self.base.count]
-
     def score(self, place: int) -> float:
         """Exact bm25 of any live record, rounded."""
         before, after = self.around(place) if self.neighbour else (NONE, NONE)
-        tail, neighbour, frequency = self.tail, self.neighbour, self.frequency
+        tail, neighbour, first = self.tail, self.neighbour, self.base.count
         length = tail.length(place) + neighbour * (tail.length(before) + tail.length(after))
         norm = ranking.length_norm(length, self.average)
         total = 0.0
         for term in self.terms:
-            around = (frequency(term, before) if before >= 0 else 0) + (frequency(term, after) if after >= 0 else 0)
-            smoothed = frequency(term, place) + neighbour * around
+            own, later = term.own, term.later
+            here, prior, following = [own(at) if at < first else later[at - first] for at in (place, before, after)]
+            smoothed = here + neighbour * (prior + following)
             if smoothed:
                 total += ranking.term_score(term.weight, smoothed, norm)
         return ranking.rounded_score(total)
 
-    def beside(self, places: Iterable[int]) -> list[tuple[float, int]]:
-        """(`score`, place) of those places whose score is above 0; quick where a tail record has no index neighbour."""
+    def beside(self, places: Iterable[int], least: float) -> list[tuple[float, int]]:
+        """(`score`, place) of those places whose score is above 0 and may reach `least`.
+
+        Most tail records hold only words that do not reach it together (MaxScore), and have no index neighbour.
+        """
         first, lengths, neighbour = self.base.count, self.tail.record_lengths, self.neighbour
         around, gain = self.tail.around, ranking.K1 + 1.0
         terms = [(term.weight, term.later) for term in self.terms]
-        found = []
+        near, found = self._may_reach(least), []
         for place in places:
+            if place not in near:
+                continue
             before, after = around[place] if neighbour else (NONE, NONE)
             if place < first or 0 <= before < first or 0 <= after < first:
                 score = self.score(place)
@@ -164,3 +171,21 @@ class Query:
             if score > 0:
                 found.append((score, place))
         return found
+
+    def _may_reach(self, least: float) -> set[int]:
+        """The tail records, and index rows whose neighbours changed, that may reach a score; perhaps other places."""
+        first = self.base.count
+        changed = self.tail.changed_rows()
+        rows = {at for row in changed for at in (row, *self.around(row)) if 0 <= at < first}
+        near: set[int] = set()
+        most = 0.0
+        for term in sorted(self.terms, key=lambda term: term.weight):
+            most += term.weight * (ranking.K1 + 1.0)
+            if most < least - ROUNDING:
+                continue  # a record needs another word too
+            held = [place for place, frequency in enumerate(term.later, first) if frequency]
+            held += [row for row in rows if term.own(row)]
+            near.update(held)
+            for place in held:
+                near.update(self.around(place))
+        return near

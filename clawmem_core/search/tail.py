@@ -32,14 +32,13 @@ class Tail:
     """The tail of one state of a store over its index."""
 
     __slots__ = (
-        "_codes", "around", "base", "count", "hidden", "keys", "lengths", "neighbour_lengths", "record_lengths",
+        "_codes", "around", "base", "count", "hidden", "lengths", "neighbour_lengths", "record_lengths",
         "records", "scanner",
     )  # fmt: skip
 
     def __init__(self, base: IndexReader, overlay: Overlay, scanner: QueryScanner | KeptScanner) -> None:
         self.base, self.scanner = base, scanner
         self.records: list[Record] = []
-        self.keys: list[SessionKey] = []
         self._codes: dict[SessionKey, int] = {}
         self.record_lengths: list[int] = [0]  # one more, for NONE
         self.hidden: set[int] = set()
@@ -51,7 +50,6 @@ class Tail:
     def _lay(self, overlay: Overlay) -> None:
         base = self.base
         self.records = overlay.live_records()
-        self.keys = [(record.scope, record.session_id) for record in self.records]
         self.record_lengths = [*self.scanner.lengths(self.records), 0]
         last = base.id_at(base.count - 1) if base.count else NONE
         rows = [base.row_of(id) for id in overlay.hidden_ids() if id <= last]
@@ -65,16 +63,17 @@ class Tail:
         """Fill `around`."""
         base = self.base
         added: dict[SessionKey, list[int]] = {}
-        for at, key in enumerate(self.keys):
-            if key[1]:
-                added.setdefault(key, []).append(at)
+        for at, record in enumerate(self.records):
+            if record.session_id:
+                added.setdefault((record.scope, record.session_id), []).append(at)
             else:
                 self.around[base.count + at] = (NONE, NONE)
         gone: dict[int, list[int]] = {}
         for row in self.hidden:
             gone.setdefault(base.session_code_of(row), []).append(row)
+        self._codes = base.find_sessions(added.keys()) if added else {}
         for key, members in added.items():
-            code = self._codes[key] = base.session_code(*key)
+            code = self._codes[key]
             rows = base.rows_of_code(code) if code >= 0 else ()
             self._connect_session(rows, members, gone.pop(code, ()))
         for code, missing in gone.items():
@@ -134,9 +133,13 @@ class Tail:
         changed = self.hidden.union(place for place in self.around if place < base.count)
         self.neighbour_lengths -= sum(value("ndl", row, 0) for row in changed)
         first, own, length = base.count, self.record_lengths, self.length
+        total = self.neighbour_lengths
         for before, after in self.around.values():
-            self.neighbour_lengths += own[before - first] if before >= first else length(before)
-            self.neighbour_lengths += own[after - first] if after >= first else length(after)
+            if before >= first and after >= first:
+                total += own[before - first] + own[after - first]
+            else:
+                total += length(before) + length(after)
+        self.neighbour_lengths = total
 
     # ------------------------------------------------------------ reading
 
@@ -151,14 +154,18 @@ class Tail:
 
     def session_of(self, place: int) -> int | SessionKey | None:
         """What tells the session of a tail record apart: its number in the index, else its key; None for none."""
-        key = self.keys[place - self.base.count]
-        code = self._codes.get(key, NONE)
-        return code if code >= 0 else key if key[1] else None
+        record = self.records[place - self.base.count]
+        if not record.session_id:
+            return None
+        key = record.scope, record.session_id
+        code = self._codes[key]
+        return code if code >= 0 else key
 
-    def id_of(self, place: int) -> int:
-        """The id of a record."""
-        first = self.base.count
-        return self.base.id_at(place) if place < first else self.records[place - first].id
+    def ids_of(self, places: Sequence[int]) -> list[int]:
+        """The ids of some records."""
+        first, records = self.base.count, self.records
+        ids = iter(self.base.ids_of([place for place in places if place < first]))
+        return [next(ids) if place < first else records[place - first].id for place in places]
 
     def changed_rows(self) -> list[int]:
         """Index rows that are live, with other neighbours than in the index."""

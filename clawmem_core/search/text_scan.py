@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
     Counted = tuple[str, int, dict[str, int]]
 
-TOGETHER = 1000  # texts whose words are looked at together
+TOGETHER = 128  # texts whose words are looked at together: they stay in the cache of the processor
 MOST_TOKENS = 250  # tokens a QueryScanner can be asked for
 
 _OTHER, _STOPWORD, _FIRST = 0, 1, 2  # codes of words; those from _FIRST on are asked for
-_END = 255
-_MARK = "\0"  # between two texts
-_GAP = f" {_MARK} "
+_END = 255  # what a text ends with
+_CODES = bytes(range(_END))
+_MARK = b"\0"  # the same among words
+_GAP = b" \0 "
 
 #: small letters, digits and the mark stay, capitals become small, everything else separates
 _WORDS = bytes(ord(chr(code).lower()) if chr(code).isalnum() or not code else 32 for code in range(128)) + bytes(128)
@@ -38,68 +39,82 @@ _KINDS = bytes(65 if 65 <= code <= 90 else 97 if chr(code).isalnum() else 32 for
 class QueryScanner:
     """Looks for the tokens of one query.
 
-    A text becomes a row of codes, one byte a word. Words that can give none of the tokens (`Tokenizer.prefixes`) are
-    never stemmed, the others once and together.
+    A text becomes a row of codes, one byte a word. Words that can give none of the tokens (`Tokenizer.prefixes`,
+    `Tokenizer.endings`) are never stemmed, the others once and together.
     """
 
-    __slots__ = ("_codes", "_rows", "_stop_codes", "tokenizer")
+    __slots__ = ("_codes", "_endings", "_found", "_prefixes", "_stop_codes", "_words", "tokenizer")
 
     def __init__(self, name: str, tokens: Collection[str]) -> None:
         """`tokens`: at most MOST_TOKENS different ones."""
-        self.tokenizer = tokenizer(name)
+        self.tokenizer = known = tokenizer(name)
         self._codes = {token: code for code, token in enumerate(dict.fromkeys(tokens), _FIRST)}
-        stopwords = [code for token, code in self._codes.items() if token.startswith(STOPWORD_MARK)]
-        self._stop_codes = (_STOPWORD, *stopwords)
-        self._rows: list[bytes] = []
+        self._words = {word.encode(): _STOPWORD for word in known.dropped}
+        self._words[_MARK] = _END
+        self._endings = known.endings.encode()
+        self._found = b""  # codes of the words of all texts, _END after each text
+        prefixes: set[str] = set()
+        stop_codes = [_STOPWORD]
+        for token, code in self._codes.items():
+            if token.startswith(STOPWORD_MARK):
+                self._words[token[1:].encode()] = code
+                stop_codes.append(code)
+            else:
+                prefixes.update(known.prefixes(token))
+        self._prefixes, self._stop_codes = [prefix.encode() for prefix in prefixes], bytes(stop_codes)
 
     def lengths(self, records: Sequence[Record]) -> list[int]:
         """Tokens of the texts of some records; `frequencies` are those of these records from now on."""
         texts = [record.chunk for record in records]
-        self._rows = []
-        for start in range(0, len(texts), TOGETHER):
-            self._rows += self._look(texts[start : start + TOGETHER])
-        found = list(map(len, self._rows))
-        for code in self._stop_codes:
-            found = [length - row.count(code) for length, row in zip(found, self._rows, strict=True)]
-        return found
+        self._found = b"".join([self._look(texts[at : at + TOGETHER]) for at in range(0, len(texts), TOGETHER)])
+        return list(map(len, _texts(self._found.translate(None, self._stop_codes))))
 
     def frequencies(self, token: str) -> list[int]:
         """How often each text holds one of the tokens, a stopword being `=word`."""
         code = self._codes[token]
-        return [row.count(code) for row in self._rows]
+        if code not in self._found:
+            return [0] * self._found.count(_END)
+        others = _CODES.replace(bytes((code,)), b"")
+        return list(map(len, _texts(self._found.translate(None, others))))
 
-    def _look(self, texts: Sequence[str]) -> list[bytes]:
-        """The codes of the words of each text."""
-        words = _GAP.join(texts)
-        if words.count(_MARK) == len(texts) - 1 and _is_plain(words):
-            words = _plain_words(words)
-        else:
-            words = _GAP.join(map(self._words, texts))
-        words = f" {words} "
-        codes = self._codes_of_words(words)
-        codes[_MARK] = _END
-        return bytes(map(codes.get, words.split(), repeat(_OTHER))).split(bytes((_END,)))
+    def _look(self, texts: Sequence[str]) -> bytes:
+        """The codes of the words of some texts."""
+        joined = "\0".join(texts)
+        if _is_plain(joined):
+            codes = self._codes_of(_plain_words(joined).replace(_MARK, _GAP))
+            if codes.count(_END) == len(texts):
+                return codes  # else a text holds the mark
+        return self._codes_of(_GAP.join(map(self._unstemmed, texts)))
 
-    def _words(self, text: str) -> str:
+    def _codes_of(self, words: bytes) -> bytes:
+        """The codes of the words of some texts, these between marks."""
+        words = b" " + words + _GAP
+        self._learn(words)
+        return bytes(map(self._words.get, words.split(), repeat(_OTHER)))
+
+    def _unstemmed(self, text: str) -> bytes:
         """The words of a text as they are before they are stemmed, between spaces."""
-        if _MARK not in text and _is_plain(text):
+        if "\0" not in text and _is_plain(text):
             return _plain_words(text)
-        return " ".join(self.tokenizer.unstemmed(text))
+        return " ".join(self.tokenizer.unstemmed(text)).encode()
 
-    def _codes_of_words(self, words: str) -> dict[str, int]:
-        """The codes of all stopwords and of all words that give one of the tokens."""
-        wanted, dropped = self._codes, self.tokenizer.dropped
-        codes = dict.fromkeys(dropped, _STOPWORD)
-        prefixes: set[str] = set()
-        for token, code in wanted.items():
-            if token.startswith(STOPWORD_MARK):
-                codes[token[1:]] = code
-            else:
-                prefixes.update(self.tokenizer.prefixes(token))
-        likely = [word for word in _starting(words, prefixes) if word not in dropped]
-        stems = self.tokenizer.stems([word[:MAX_WORD] for word in likely])
-        codes.update((word, wanted[stem]) for word, stem in zip(likely, stems, strict=True) if stem in wanted)
-        return codes
+    def _learn(self, words: bytes) -> None:
+        """Find the codes of words that may give one of the tokens."""
+        known, codes = self._words, self._codes
+        fresh = [word for word in self._likely(words) if word not in known]
+        stems = self.tokenizer.stems([word.decode()[:MAX_WORD] for word in fresh])
+        known.update(zip(fresh, [codes.get(stem, _OTHER) for stem in stems], strict=True))
+
+    def _likely(self, words: bytes) -> Iterable[bytes]:
+        """Different words of some, among them all that give one of the tokens."""
+        if b"" in self._prefixes:
+            return set(words.split())
+        found, endings = set(self._prefixes), self._endings
+        for prefix in self._prefixes:
+            rests = words.split(b" " + prefix)[1:]
+            likely = [rest.partition(b" ")[0] for rest in rests if rest > b"!"]  # less: the word is the prefix
+            found.update([prefix + rest for rest in likely if not endings or rest[-1] in endings])
+        return found
 
 
 class KeptScanner:
@@ -146,18 +161,11 @@ def _is_plain(text: str) -> bool:
     return b"aA" not in kinds and b"AAaa" not in kinds
 
 
-def _plain_words(text: str) -> str:
-    """The words of a plain text in small letters, separated."""
-    return text.encode().translate(_WORDS).decode()
+def _plain_words(text: str) -> bytes:
+    """The words of a plain text in small letters, between spaces."""
+    return text.encode().translate(_WORDS)
 
 
-def _starting(words: str, prefixes: Iterable[str]) -> set[str]:
-    """The different words among some in one text that start with one of the prefixes."""
-    found: set[str] = set()
-    for prefix in prefixes:
-        if not prefix:
-            return set(words.split()) - {_MARK}
-        found.add(prefix)
-        rests = words.replace(f" {prefix} ", "  ").split(f" {prefix}")  # the prefix itself is often the commonest
-        found.update([prefix + rest.partition(" ")[0] for rest in rests[1:]])
-    return found
+def _texts(codes: bytes) -> list[bytes]:
+    """The codes of each text."""
+    return codes.split(bytes((_END,)))[:-1]

@@ -134,6 +134,14 @@ class Tokenizer:
             return token[:-1], token[:-2] + "y"
         return (token[:-1] if token[-1] in "iely" else token,)
 
+    @property
+    def endings(self) -> str:
+        """Letters one of which every simple word ends with that is not its own stem; "" for no promise.
+
+        The suffixes of Snowball English end with them, and so do the words that it lists as exceptions.
+        """
+        return "cdegilmnrsty" if self.name == DEFAULT else ""
+
 
 def tokenizer(name: str = DEFAULT) -> Tokenizer:
     """The tokenizer of a versioned name (`english-1`) or of its newest version (`english`).

@@ -191,6 +191,17 @@ def test_the_prefix_test_excludes() -> None:
     assert ("",) == tokenizer("german").prefixes("garten")
 
 
+@given(st.from_regex(r"[a-z0-9éß]{1,10}(ing|ed|s|ational|ization|fulness|ement|ogist|i)?[a-z0-9éß]?", fullmatch=True))
+@example("skis")
+@example("gently")
+@example("logist")
+def test_words_with_no_such_ending_are_their_own_stem(word: str) -> None:
+    """A word ends with one of the letters, or stemming leaves it alone; other languages promise nothing."""
+    english = tokenizer()
+    assert word[-1] in english.endings or english.stems([word]) == [word]
+    assert tokenizer("german").endings == tokenizer("plain").endings == ""
+
+
 @pytest.mark.parametrize("text", ["각" * 700, "がぱ" * 500, "é" * 100 + " " + "ö" * 900, "x" * 255 + "ﾊﾟ" * 300])
 def test_long_texts_normalise_as_whole(text: str) -> None:
     """The pieces long texts are normalised in never part what belongs together."""
