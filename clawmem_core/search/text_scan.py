@@ -113,7 +113,8 @@ class QueryScanner:
         for prefix in self._prefixes:
             rests = words.split(b" " + prefix)[1:]
             likely = [rest.partition(b" ")[0] for rest in rests if rest > b"!"]  # less: the word is the prefix
-            found.update([prefix + rest for rest in likely if not endings or rest[-1] in endings])
+            most = MAX_WORD - len(prefix)  # of a longer word the end does not count
+            found.update([prefix + rest for rest in likely if not endings or rest[-1] in endings or len(rest) > most])
         return found
 
 
