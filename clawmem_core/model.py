@@ -82,11 +82,14 @@ class SearchHit:
     __slots__ = ("activation", "chunk", "explain", "index", "score", "session_id", "similarity", "source_channel",
                  "tags", "timestamp")  # fmt: skip
 
-    def __init__(self, index: int, score: float, similarity: float, record: Record) -> None:
+    def __init__(
+        self, index: int, score: float, similarity: float, chunk: str, timestamp: float, source_channel: str,
+        session_id: str, tags: str, activation: float,
+    ) -> None:  # fmt: skip
         self.index, self.score, self.similarity = index, score, similarity
-        self.chunk, self.timestamp = record.chunk, record.timestamp
-        self.source_channel, self.session_id, self.tags = record.source_channel, record.session_id, record.tags
-        self.activation = record.activation
+        self.chunk, self.timestamp = chunk, timestamp
+        self.source_channel, self.session_id, self.tags = source_channel, session_id, tags
+        self.activation = activation
         self.explain: Mapping[str, Any] | None = None
 
 

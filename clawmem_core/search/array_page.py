@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from clawmem_core.model import Record, SearchHit
+from clawmem_core.model import SearchHit
 from clawmem_core.search import fusion, ranking
 from clawmem_core.search.index_format import UnusableIndex
 from clawmem_core.search.index_reader import KEPT_NAMES, IndexReader
@@ -23,68 +23,74 @@ if TYPE_CHECKING:
     from clawmem_core.search.engine import Search
 
 Array = npt.NDArray[Any]
+Ranked = tuple[int, float, int, float | None, float]  # id, final score, row, cosine or None, bm25
+
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 def page(search: Search, executor: NumpyExecutor) -> list[SearchHit]:
     """The hits of a search that asks for no more than its union holds."""
-    found = ranked(search, executor, search.request.k)
-    if search.request.explain:
-        return [search.hit(*row) for row in found]
     memo = search.base.memo
-    shown = memo.get("shown") or memo.setdefault("shown", Shown(search.base))
-    changed, cosines, bm25 = search.overlay.activation, search.cosines, search.bm25
+    columns = memo.get("columns") or memo.setdefault("columns", Columns(search.base))
+    found = ranked(search, executor, columns, search.request.k)
+    if search.request.explain:
+        search.cosines = {row: cosine for _, _, row, cosine, _ in found}
+        search.bm25 = {row: bm25 for _, _, row, _, bm25 in found}
+        return [search.hit(id, score, row) for id, score, row, _, _ in found]
+    changed, hit_of, similarity = search.overlay.activation, columns.hit, ranking.similarity
     ideal = search.query.ideal if search.query is not None else 0.0
-    hits = []
-    for id, score, row in found:
-        record = shown.record(id, row)
-        if changed:
-            record.activation = changed.get(id, record.activation)
-        hits.append(SearchHit(id, score, ranking.similarity(cosines.get(row), bm25.get(row, 0.0), ideal), record))
+    hits = [hit_of(id, score, similarity(cosine, bm25, ideal), row) for id, score, row, cosine, bm25 in found]
+    if changed:
+        for hit in hits:
+            hit.activation = changed.get(hit.index, hit.activation)
     return hits
 
 
-def ranked(search: Search, executor: NumpyExecutor, limit: int) -> list[tuple[int, float, int]]:
-    """(id, final score, row) of the first `limit` of the union, best first; their scores are put into the search."""
-    vector, query = search.vector, search.query
-    rows = near = worded = np.zeros(0, np.int64)
+def ranked(search: Search, executor: NumpyExecutor, columns: Columns, limit: int) -> list[Ranked]:
+    """The first `limit` of the union, best first."""
+    vector, query, count = search.vector, search.query, search.base.count
+    rows = near = worded = _NO_ROWS
     if vector is not None:
         rows, search.plans["vector"] = executor.candidates(vector, search.selection)
         near = rows
     if query is not None:
-        found, search.plans["keyword"], whole = executor.worded(query, search.selection)
-        worded = _best(found, words_of(whole, found))
-        rows = _union(near, worded)
+        worded, search.plans["keyword"], whole = executor.worded(query, search.selection)
+        if len(worded) > ranking.POOL:
+            worded = _best(worded, words_of(whole, worded))
+        rows = _union(near, worded, count)
     cosines = bm25 = None
     if vector is not None:
         cosines = executor.exact(vector, rows)
         if len(near) > ranking.POOL:
-            kept = _union(_best(near, cosines[rows.searchsorted(near)]), worded)
+            kept = _union(_best(near, cosines[rows.searchsorted(near)]), worded, count)
             rows, cosines = kept, cosines[rows.searchsorted(kept)]
     if query is not None:
         bm25 = words_of(whole, rows)
     present = search.present = {"vector": len(near) > 0, "keyword": len(worded) > 0}
     if not len(rows):
         return []
-    ids, boosts, sessions = _columns(search, rows)
+    ids = rows if columns.ids is None else columns.ids[rows]
+    boosts, sessions = _boosts(search, columns, rows, ids), columns.sessions_of(rows)
     scores = fusion.fused(
         cosines if present["vector"] else None, bm25 if present["keyword"] else None, boosts, sessions, search.weights
     )
-    first = fusion.best_first(scores, ids)[:limit]
+    first = (-scores).argsort(kind="stable")[:limit]  # rows, and with them ids, ascend
     chosen = rows[first].tolist()
-    if cosines is not None:
-        search.cosines = {row: None if value != value else value
-                          for row, value in zip(chosen, cosines[first].tolist(), strict=True)}  # fmt: skip
-    if bm25 is not None:
-        search.bm25 = dict(zip(chosen, bm25[first].tolist(), strict=True))
-    return list(zip(ids[first].tolist(), scores[first].tolist(), chosen, strict=True))
+    return list(
+        zip(
+            ids[first].tolist(),
+            scores[first].tolist(),
+            chosen,
+            [None] * len(chosen) if cosines is None else [None if x != x else x for x in cosines[first].tolist()],
+            [0.0] * len(chosen) if bm25 is None else bm25[first].tolist(),
+            strict=True,
+        )
+    )
 
 
-def _columns(search: Search, rows: Array) -> tuple[Array, Array | None, Array]:
-    """Ids, boosts (None: all 1) and session numbers (-1: none) of some rows."""
-    column = search.base.sections.column
-    names, weights, codes = column("id"), column("act"), column("session")
-    ids = rows if names is None else np.asarray(names)[rows]
-    boosts = None if weights is None else np.sqrt(np.asarray(weights)[rows].astype(np.float64))
+def _boosts(search: Search, columns: Columns, rows: Array, ids: Array) -> Array | None:
+    """What the fused scores of some rows are multiplied by; None: all 1."""
+    boosts = None if columns.weights is None else np.sqrt(columns.weights[rows].astype(np.float64))
     changed, factors = search.overlay.activation, search.request.factors
     if changed or factors:
         boosts = np.ones(len(rows)) if boosts is None else boosts
@@ -92,43 +98,52 @@ def _columns(search: Search, rows: Array) -> tuple[Array, Array | None, Array]:
             if id in changed:
                 boosts[at] = ranking.boost(changed[id])
             boosts[at] *= factors.get(id, 1.0)
-    sessions = np.asarray(codes)[rows].astype(np.int64) if codes is not None else np.full(len(rows), -1)
-    if search.base.nameless:
-        sessions[sessions < search.base.nameless] = -1
-    return ids, boosts, sessions
+    return boosts
 
 
 def _best(rows: Array, scores: Array) -> Array:
     """The best POOL of ascending rows by score, then row; ascending."""
-    if len(rows) <= ranking.POOL:
-        return rows
-    return np.sort(rows[np.lexsort((rows, -scores))[: ranking.POOL]])
+    return np.sort(rows[(-scores).argsort(kind="stable")[: ranking.POOL]])
 
 
-def _union(one: Array, other: Array) -> Array:
-    """The distinct numbers of two ascending arrays, ascending."""
-    both = np.concatenate([one, other])
-    both.sort()
-    first = np.empty(len(both), bool)
-    first[:1] = True
-    np.not_equal(both[1:], both[:-1], out=first[1:])
-    return both[first]
+def _union(one: Array, other: Array, count: int) -> Array:
+    """The distinct ones of some rows of `count`, ascending."""
+    among = np.zeros(count, np.bool_)
+    among[one] = among[other] = True
+    return among.nonzero()[0]
 
 
-class Shown:
-    """What a page shows of rows, from whole columns, and strings that were decoded before."""
+class Columns:
+    """Columns of an index as a page reads them. `ids`: None where they are the rows; `weights`: None where all are 1.
+
+    Strings that were decoded are kept.
+    """
 
     def __init__(self, base: IndexReader) -> None:
         column = base.sections.column
         self.base = base
-        self._ends = column("text.o")
-        self._times, self._weights = column("time"), column("act")
-        self._names: dict[tuple[str, int], str] = {}
-        tables = (("chans", "chan"), ("ses", "session"), ("tags", "tag"))
-        self._codes = [(table, column(name)) for table, name in tables]
+        self._ends, self._times = column("text.o"), column("time")
+        ids, weights, sessions = column("id"), column("act"), column("session")
+        self.ids = None if ids is None else np.asarray(ids)
+        self.weights = None if weights is None else np.asarray(weights)
+        self._sessions = None if sessions is None else np.asarray(sessions)
+        every = bytes(base.count)  # a column that was left out is all 0
+        self._channel_codes, self._channels = column("chan") or every, _Strings(base, "chans")
+        self._session_codes, self._session_names = sessions or every, _Strings(base, "ses")
+        self._tag_codes, self._tags = column("tag") or every, _Strings(base, "tags")
 
-    def record(self, id: int, row: int) -> Record:
-        """The record of a row, as far as a hit shows it."""
+    def sessions_of(self, rows: Array) -> Array:
+        """Session numbers of some rows, -1 for none."""
+        if self._sessions is None:
+            return np.full(len(rows), -1)
+        sessions = self._sessions[rows].astype(np.int64)
+        nameless = self.base.nameless
+        if nameless:
+            sessions[sessions < nameless] = -1
+        return sessions
+
+    def hit(self, id: int, score: float, similarity: float, row: int) -> SearchHit:
+        """A row of the page, with the activation of the index."""
         if self._ends is None or self._times is None:
             raise UnusableIndex("a section is missing")
         text = self.base.sections.values("text", self._ends[row], self._ends[row + 1])
@@ -136,16 +151,24 @@ class Shown:
             chunk = str(text, "utf-8")
         except UnicodeDecodeError:
             chunk = self.base.text(row)  # raises what fits
-        names = [self._name(table, 0 if codes is None else codes[row]) for table, codes in self._codes]
-        found = Record(id, chunk, self._times[row], *names)
-        if self._weights is not None:
-            found.activation = self._weights[row]
-        return found
+        return SearchHit(
+            id, score, similarity, chunk, self._times[row], self._channels[self._channel_codes[row]],
+            self._session_names[self._session_codes[row]], self._tags[self._tag_codes[row]],
+            1.0 if self.weights is None else float(self.weights[row]),
+        )  # fmt: skip
 
-    def _name(self, table: str, code: int) -> str:
-        found = self._names.get((table, code))
-        if found is None:
-            if len(self._names) >= KEPT_NAMES:
-                self._names.clear()
-            found = self._names[table, code] = self.base.string(table, code)
+
+class _Strings(dict[int, str]):
+    """Strings of a table by number, decoded on first sight. Emptied when full."""
+
+    __slots__ = ("_base", "_table")
+
+    def __init__(self, base: IndexReader, table: str) -> None:
+        super().__init__()
+        self._base, self._table = base, table
+
+    def __missing__(self, number: int) -> str:
+        if len(self) >= KEPT_NAMES:
+            self.clear()
+        found = self[number] = self._base.string(self._table, number)
         return found

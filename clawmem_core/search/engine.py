@@ -281,7 +281,10 @@ class Search:
         """A row of the page."""
         first = self.base.count
         record = self.tail.records[place - first] if place >= first else self._shown(place, id)
-        hit = SearchHit(id, score, self._similarity(place), record)
+        hit = SearchHit(
+            id, score, self._similarity(place), record.chunk, record.timestamp, record.source_channel,
+            record.session_id, record.tags, record.activation,
+        )  # fmt: skip
         if self.request.explain:
             hit.explain = {
                 "plan": dict(self.plans), "executor": self.executor.name,

@@ -23,20 +23,27 @@ def fused(
     `cosines`: float64, NaN for none, and `bm25`: float64; None for an arm that is absent, not both. `boosts`: None
     where all are 1. `sessions`: small whole numbers that tell sessions apart, -1 for none.
     """
-    scores: Array = np.zeros(len(sessions))
+    scores: Array | None = None
     total = 0.0
     for values, weight in ((cosines, weights.vector), (bm25, weights.keyword)):
         if values is not None:
-            scores += weight * _unit(values)
+            share = _unit(values)
+            share *= weight
+            scores = share if scores is None else np.add(scores, share, out=scores)
             total += weight
+    assert scores is not None
     scores /= total
     if boosts is not None:
         scores *= boosts
     if weights.prior and len(scores):
-        best = np.full(int(sessions.max()) + 2, -1.0)  # the last place is for records without session
+        best = np.empty(int(np.maximum.reduce(sessions)) + 2)  # the last place is for records without session
+        best.fill(-1.0)
         np.maximum.at(best, sessions, scores)
-        smoothed = (scores + weights.prior * best[sessions]) / (1.0 + weights.prior)
-        scores = smoothed if sessions.min() >= 0 else np.where(sessions < 0, scores, smoothed)
+        smoothed = best[sessions]
+        smoothed *= weights.prior
+        smoothed += scores
+        smoothed /= 1.0 + weights.prior
+        scores = smoothed if np.minimum.reduce(sessions) >= 0 else np.where(sessions < 0, scores, smoothed)
     return rounded(scores, ranking.FINAL_DIGITS)
 
 
@@ -47,11 +54,6 @@ def rounded(values: Array, digits: int) -> Array:
     np.rint(values, out=values)
     values /= scale
     return values
-
-
-def best_first(scores: Array, ids: Array) -> Array:
-    """Places in page order: by score descending, then id ascending."""
-    return np.lexsort((ids, -scores))
 
 
 def fuse(
@@ -69,15 +71,16 @@ def fuse(
         np.array(boosts), np.array(codes, np.int64), weights,
     )  # fmt: skip
     names = np.array(ids, np.int64)
-    order = best_first(scores, names)
+    order = np.lexsort((names, -scores))
     return list(zip(names[order].tolist(), scores[order].tolist(), strict=True))
 
 
 def _unit(values: Array) -> Array:
     """Values from 0 (least) to 1 (greatest), 0 for NaN; 1 where all are equal."""
-    low, high = values.min(), values.max()
+    low, high = float(np.minimum.reduce(values)), float(np.maximum.reduce(values))
     if low < high:
-        found: Array = (values - low) / (high - low)
+        found: Array = values - low
+        found /= high - low
         return found
     missing = np.isnan(values)
     if not missing.any():

@@ -41,7 +41,7 @@ class NumpyExecutor:
         self.vectors = StoredVectors(base)
         self._shares: dict[tuple[str, float, float], tuple[Array | None, Array]] = {}
         self._cached = 0
-        self._totals: Array | None = None  # memory for `scores`: fresh memory would cost more than the sums
+        self._totals: tuple[Array, Array] | None = None  # for `scores`: fresh memory would cost more than the sums
         self._norms: tuple[tuple[float, float], Array] | None = None
         self._checked = False
         self._without: Array | None = None
@@ -171,13 +171,13 @@ class NumpyExecutor:
         """Selected rows above 0, ascending, that may be among the best POOL; the plan; scores of all rows."""
         whole = self.scores(query)
         scores = whole if selection.mask is None else whole * np.frombuffer(selection.mask, np.uint8)
-        rows = np.flatnonzero(scores > max(0.0, bar_of(scores, ranking.POOL) - ROUNDING))
+        rows = (scores > max(0.0, bar_of(scores, ranking.POOL) - ROUNDING)).nonzero()[0]
         return rows, planner.SCAN if selection.mask is None else planner.SCAN_MASKED, whole
 
     def scores(self, query: Query) -> Array:
         """bm25 of every index row, not rounded; of deleted rows anything. Valid until the next query is scored."""
         if self._totals is None:
-            self._totals = np.empty((2, self.base.count))
+            self._totals = np.empty(self.base.count), np.empty(self.base.count)
         total, product = self._totals
         empty = True
         for term in query.terms:

@@ -104,7 +104,8 @@ class Query:
             later = tail.scanner.frequencies(term.token) if tail.records else []
             term.later = [*later, 0]
             df = term.held_by() + len(later) - later.count(0)
-            df -= sum(1 for row in tail.hidden if term.own(row))
+            if tail.hidden:
+                df -= sum(1 for row in tail.hidden if term.own(row))
             term.weight = term.count * ranking.idf(df, tail.count)
             self.ideal += term.weight
         column = base.sections.column

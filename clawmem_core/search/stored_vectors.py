@@ -8,6 +8,7 @@ Invariant: `exact` and `compare` are the cosines of ranking.py; `near` differs f
 from __future__ import annotations
 
 import os
+from math import sqrt
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy loads: its thread pool costs more than it gives here
@@ -65,8 +66,8 @@ class StoredVectors:
         if kept is None:
             return self.compare(vector, self.stored(rows))
         wide, lengths, _ = kept
-        products = wide[rows].astype(np.float64) @ vector
-        products /= np.sqrt(vector @ vector) * lengths[rows]
+        products = wide.take(rows, axis=0).astype(np.float64).dot(vector)
+        products /= sqrt(vector.dot(vector)) * lengths[rows]
         return rounded(products, ranking.SCORE_DIGITS)
 
     def compare(self, vector: Array, stored: Array) -> Array:
@@ -80,7 +81,7 @@ class StoredVectors:
 
     def near(self, vector: Array, rows: Array) -> Array | None:
         """Cosines of ascending rows that have a vector, in single precision; None where that is not safe."""
-        unit = (vector / np.sqrt(vector @ vector)).astype(np.float32)
+        unit = (vector / sqrt(vector.dot(vector))).astype(np.float32)
         kept = self._kept()
         if kept is None:
             units = self.units(rows)
@@ -88,8 +89,10 @@ class StoredVectors:
         wide, _, inverse = kept
         if inverse is None:
             return None
-        whole = len(rows) == self.base.count
-        found: Array = wide @ unit * inverse if whole else wide[rows] @ unit * inverse[rows]
+        if len(rows) < self.base.count:
+            wide, inverse = wide[rows], inverse[rows]
+        found: Array = wide.dot(unit)
+        found *= inverse
         return found
 
     def units(self, rows: Array) -> Array | None:
