@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from clawmem_cli import jsonin, output
 from clawmem_cli.correction import scope_of
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.contract.capturing import capture
 from clawmem_core.contract.redaction import Redactor, load_rules
 from clawmem_core.errors import InvalidInputError, UsageError
 from clawmem_core.storage import fs
+from clawmem_core.strict_json import parse_json
 from clawmem_core.times import format_rfc3339
 
 if TYPE_CHECKING:

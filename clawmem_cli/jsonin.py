@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.errors import InvalidInputError, InvalidJsonError, StorageError
+from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

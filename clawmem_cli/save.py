@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clawmem_cli import jsonin, output
 from clawmem_core import door
-from clawmem_core.contract.canonical import FOLLOWED
 from clawmem_core.errors import HeldError, InvalidInputError, InvalidJsonError, KeyFileError, UsageError
 from clawmem_core.storage import fs
+from clawmem_core.strict_json import FOLLOWED
 from clawmem_core.writer import Writer
 
 TYPE_CHECKING = False

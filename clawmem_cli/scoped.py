@@ -9,7 +9,6 @@ from clawmem_cli.records import hit_fields, record_fields
 from clawmem_cli.scope_options import ONLY_OF_EVENTS, asks_for_events
 from clawmem_cli.scopes import read_scope
 from clawmem_core import door
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.contract.event_keys import EPISODE, FACT, REPLACED
 from clawmem_core.contract.event_row import recalled_memory
 from clawmem_core.contract.recall import EventFilter, Readable, read_scope_rows, search_events
@@ -17,6 +16,7 @@ from clawmem_core.contract.scope import scope_key
 from clawmem_core.errors import UsageError
 from clawmem_core.search.engine import request_of, search
 from clawmem_core.storage.ops import LABELS, STATUSES, TRUSTS
+from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

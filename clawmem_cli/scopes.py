@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.contract.scope import scope_of
 from clawmem_core.contract.validate import has_control_characters, is_hash
 from clawmem_core.errors import InvalidInputError, ScopeError
 from clawmem_core.storage import fs
+from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from clawmem_core.contract.canonical import (
         UNDEFINED,
         number_to_string,
-        parse_json,
         sha256_hex,
         stable_stringify,
         to_fixed3,
@@ -27,26 +26,27 @@ if TYPE_CHECKING:
     from clawmem_core.contract.render import bounded_text, format_fenced_memories, format_recalled_memories
     from clawmem_core.contract.scope import assert_memory_scope, build_scope_where, scope_key
     from clawmem_core.contract.validate import validate_event
+    from clawmem_core.strict_json import parse_json
 
 _HOMES = {
-    "UNDEFINED": "canonical",
-    "assert_memory_scope": "scope",
-    "bounded_text": "render",
-    "build_scope_where": "scope",
-    "create_episode_event": "identities",
-    "create_fact_event": "identities",
-    "episode_event_id": "identities",
-    "fact_event_id": "identities",
-    "format_fenced_memories": "render",
-    "format_recalled_memories": "render",
-    "hash_scope": "identities",
-    "number_to_string": "canonical",
-    "parse_json": "canonical",
-    "scope_key": "scope",
-    "sha256_hex": "canonical",
-    "stable_stringify": "canonical",
-    "to_fixed3": "canonical",
-    "validate_event": "validate",
+    "UNDEFINED": ".canonical",
+    "assert_memory_scope": ".scope",
+    "bounded_text": ".render",
+    "build_scope_where": ".scope",
+    "create_episode_event": ".identities",
+    "create_fact_event": ".identities",
+    "episode_event_id": ".identities",
+    "fact_event_id": ".identities",
+    "format_fenced_memories": ".render",
+    "format_recalled_memories": ".render",
+    "hash_scope": ".identities",
+    "number_to_string": ".canonical",
+    "parse_json": "..strict_json",
+    "scope_key": ".scope",
+    "sha256_hex": ".canonical",
+    "stable_stringify": ".canonical",
+    "to_fixed3": ".canonical",
+    "validate_event": ".validate",
 }
 __all__ = [
     "UNDEFINED",
@@ -75,4 +75,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'clawmem_core.contract' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"clawmem_core.contract.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(_HOMES[name], __name__), name)

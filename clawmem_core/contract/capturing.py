@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.contract.capture import SKIP_REASONS, capture_episode
 from clawmem_core.contract.event_keys import EPISODE, exact_session
 from clawmem_core.contract.identities import create_episode_event
@@ -20,6 +19,7 @@ from clawmem_core.contract.saving import refused, save_event
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.errors import ConflictError, LockedError
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.strict_json import parse_json
 from clawmem_core.view import open_view
 from clawmem_core.writer import Writer
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from clawmem_core import clock, door
 from clawmem_core.contract import audit, lifecycle
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.contract.event_keys import EPISODE, FACT, exact_source, value_key_of
 from clawmem_core.contract.identities import create_fact_event
 from clawmem_core.contract.saving import (
@@ -29,6 +28,7 @@ from clawmem_core.contract.validate import SECRET_MEMBERS, is_hash, refuse_secre
 from clawmem_core.errors import ConflictError, InvalidEventError, InvalidInputError, NotFoundError
 from clawmem_core.storage import ops
 from clawmem_core.storage.ops import NO_ID, EventRow, ValueRow
+from clawmem_core.strict_json import parse_json
 from clawmem_core.times import format_rfc3339
 from clawmem_core.view import open_view
 

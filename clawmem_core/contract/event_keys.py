@@ -7,10 +7,10 @@ so a checkpoint rebuilds the table from the events and gets what each save wrote
 
 from __future__ import annotations
 
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.contract.digest import sha256_digest
 from clawmem_core.storage.keys import key_bytes
 from clawmem_core.storage.log_format import NO_ID, Key
+from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ import sys
 from clawmem_core.contract import canonical, identities, render, scope, validate
 from clawmem_core.errors import ClawmemError, IntegrityError, InvalidInputError, NotFoundError
 from clawmem_core.storage import fs
+from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _verdict(given: Any, expected: Any) -> dict[str, bool]:
 
 _FUNCTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "stableStringify": lambda given, _: canonical.stable_stringify(given),
-    "stableStringifyJson": lambda given, _: canonical.stable_stringify(canonical.parse_json(given)),
+    "stableStringifyJson": lambda given, _: canonical.stable_stringify(parse_json(given)),
     "sha256": lambda given, _: canonical.sha256_hex(given),
     "hashScope": lambda given, _: identities.hash_scope(given["parts"], given.get("salt", "")),
     "episodeEventId": lambda given, _: identities.episode_event_id(given),
@@ -156,7 +157,7 @@ def check_folder(folder: str) -> Report:
 
 def _check_vector(report: Report, place: str, line: bytes) -> None:
     try:
-        vector = canonical.parse_json(line, refuse_duplicates=True)
+        vector = parse_json(line, refuse_duplicates=True)
         name, function = vector["id"], vector["fn"]
         if function in ANCESTOR_FUNCTIONS or not vector.get("typed", True):
             report.skipped += 1
@@ -173,7 +174,7 @@ def _check_vector(report: Report, place: str, line: bytes) -> None:
 
 def _check_document(report: Report, path: str, data: bytes) -> None:
     try:
-        document = canonical.parse_json(data, refuse_duplicates=True)
+        document = parse_json(data, refuse_duplicates=True)
         given, member, expected = _published(document)
     except (ClawmemError, KeyError, TypeError, AttributeError):
         report.drifted.append(f"{path}: not a fixture: no event with its id, no input with an expected id")

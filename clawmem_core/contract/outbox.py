@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from clawmem_core import clock, door
-from clawmem_core.contract.canonical import canonical_ascii, parse_json
+from clawmem_core.contract.canonical import canonical_ascii
 from clawmem_core.contract.event_keys import EPISODE, source_key, stored
 from clawmem_core.contract.saving import save_event
 from clawmem_core.contract.scope import scope_key
@@ -23,6 +23,7 @@ from clawmem_core.contract.validate import check_event, event_identity
 from clawmem_core.errors import ClawmemError, InvalidInputError, NotFoundError, OutboxFullError
 from clawmem_core.storage import fs
 from clawmem_core.storage.atomic import AtomicFile
+from clawmem_core.strict_json import parse_json
 from clawmem_core.times import format_rfc3339
 from clawmem_core.view import open_view
 

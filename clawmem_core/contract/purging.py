@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from clawmem_core.contract.canonical import canonical_text, parse_json, sha256_hex
+from clawmem_core.contract.canonical import canonical_text, sha256_hex
 from clawmem_core.contract.event_keys import FACT, exact_session, purged_keys, value_key_of
 from clawmem_core.contract.lifecycle import value_key
 from clawmem_core.contract.outbox import Outbox
@@ -23,6 +23,7 @@ from clawmem_core.storage import fs, ops
 from clawmem_core.storage.atomic import remove_stale_temps
 from clawmem_core.storage.log_format import PURGE_PENDING, SIGNED, Key
 from clawmem_core.storage.ops import EventRow, ValueRow
+from clawmem_core.strict_json import parse_json
 from clawmem_core.view import open_view
 from clawmem_core.writer import GONE, upsert_key
 

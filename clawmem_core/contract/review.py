@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clawmem_core.contract import lifecycle
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.contract.correcting import Change, shown_time
 from clawmem_core.contract.event_keys import FACT
 from clawmem_core.contract.saving import refused
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.errors import ConflictError, SelfReviewError
 from clawmem_core.storage.ops import NO_ID, EventRow
+from clawmem_core.strict_json import parse_json
 from clawmem_core.view import open_view
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ stored stays readable when the patterns grow; none changes the event. The first 
 
 from __future__ import annotations
 
-from clawmem_core.contract.canonical import MAX_SAFE_INTEGER
 from clawmem_core.contract.identities import episode_event_id, fact_event_id
 from clawmem_core.contract.scope import assert_memory_scope
 from clawmem_core.errors import ForgedIdError, InvalidEventError, InvalidInputError, InvalidTimeError
+from clawmem_core.strict_json import MAX_SAFE_INTEGER
 from clawmem_core.times import parse_rfc3339
 
 TYPE_CHECKING = False

@@ -6,11 +6,12 @@ row that does not hold is one finding, naming its id.
 
 from __future__ import annotations
 
-from clawmem_core.contract.canonical import canonical_ascii, parse_json
+from clawmem_core.contract.canonical import canonical_ascii
 from clawmem_core.contract.event_row import first_version
 from clawmem_core.contract.validate import check_event
 from clawmem_core.errors import ClawmemError
 from clawmem_core.storage.ops import LABELS
+from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

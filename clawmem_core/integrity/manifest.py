@@ -12,13 +12,14 @@ from hashlib import sha256
 
 import numpy as np
 
-from clawmem_core.contract.canonical import canonical_ascii, parse_json
+from clawmem_core.contract.canonical import canonical_ascii
 from clawmem_core.errors import DuplicateKeyError, InvalidJsonError
 from clawmem_core.integrity import content, digests
 from clawmem_core.integrity.content import Findings, Rows
 from clawmem_core.integrity.keys import PublicKey
 from clawmem_core.integrity.merkle import as_list, tree_root
 from clawmem_core.storage.hdf5_file import FAULTS
+from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

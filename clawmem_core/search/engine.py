@@ -18,7 +18,6 @@ from clawmem_core.search.index_format import UnusableIndex
 from clawmem_core.search.query import Query
 from clawmem_core.search.request import SearchRequest, request_of
 from clawmem_core.search.tail import Tail
-from clawmem_core.search.text_scan import MOST_TOKENS, KeptScanner, QueryScanner
 from clawmem_core.search.tokenizer import tokenizer
 
 TYPE_CHECKING = False
@@ -82,6 +81,10 @@ class Search:
     def _tail(self, tokens: Sequence[str]) -> Tail:
         """The tail; its words are kept with the index for a process that searches again."""
         base, overlay = self.base, self.overlay
+        if overlay.empty:
+            return Tail(base, overlay, None)
+        from clawmem_core.search.text_scan import MOST_TOKENS, KeptScanner, QueryScanner
+
         name = base.config["tokenizer"]
         if not self.request.long_lived and len(set(tokens)) <= MOST_TOKENS:
             return Tail(base, overlay, QueryScanner(name, tokens))

@@ -101,7 +101,7 @@ class Query:
         self.average = ranking.average_length(tail.lengths, tail.neighbour_lengths, tail.count, neighbour)
         self.ideal = 0.0
         for term in self.terms:
-            later = tail.scanner.frequencies(term.token) if tail.records else []
+            later = tail.scanner.frequencies(term.token) if tail.scanner is not None else []
             term.later = [*later, 0]
             df = term.held_by() + len(later) - later.count(0)
             if tail.hidden:

@@ -36,7 +36,8 @@ class Tail:
         "records", "scanner",
     )  # fmt: skip
 
-    def __init__(self, base: IndexReader, overlay: Overlay, scanner: QueryScanner | KeptScanner) -> None:
+    def __init__(self, base: IndexReader, overlay: Overlay, scanner: QueryScanner | KeptScanner | None) -> None:
+        """`scanner`: of the texts beside the index; None where nothing changed."""
         self.base, self.scanner = base, scanner
         self.records: list[Record] = []
         self._codes: dict[SessionKey, int] = {}
@@ -50,7 +51,8 @@ class Tail:
     def _lay(self, overlay: Overlay) -> None:
         base = self.base
         self.records = overlay.live_records()
-        self.record_lengths = [*self.scanner.lengths(self.records), 0]
+        if self.scanner is not None:
+            self.record_lengths = [*self.scanner.lengths(self.records), 0]
         last = base.id_at(base.count - 1) if base.count else NONE
         rows = [base.row_of(id) for id in overlay.hidden_ids() if id <= last]
         self.hidden = {row for row in rows if row >= 0 and not base.flags(row) & form.IS_DELETED}

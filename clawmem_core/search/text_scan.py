@@ -30,10 +30,11 @@ _CODES = bytes(range(_END))
 _MARK = b"\0"  # the same among words
 _GAP = b" \0 "
 
+_SMALL, _SPACE = b"abcdefghijklmnopqrstuvwxyz", b" "
 #: small letters, digits and the mark stay, capitals become small, everything else separates
-_WORDS = bytes(ord(chr(code).lower()) if chr(code).isalnum() or not code else 32 for code in range(128)) + bytes(128)
+_WORDS = _MARK + _SPACE * 47 + b"0123456789" + _SPACE * 7 + _SMALL + _SPACE * 6 + _SMALL + _SPACE * 133
 #: what tells compound words: small letters and digits are `a`, capitals `A`, everything else separates
-_KINDS = bytes(65 if 65 <= code <= 90 else 97 if chr(code).isalnum() else 32 for code in range(128)) + bytes(128)
+_KINDS = _SPACE * 48 + b"a" * 10 + _SPACE * 7 + b"A" * 26 + _SPACE * 6 + b"a" * 26 + _SPACE * 133
 
 
 class QueryScanner:

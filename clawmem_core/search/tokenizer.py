@@ -45,7 +45,9 @@ _CACHED_WORD_LENGTH = 64
 _PIECE = 256
 _STREAM_SAFE = 32  # no real text has a longer run of combining marks (UAX #15, stream-safe format: 30)
 
-_ASCII = "".join(chr(code) if chr(code).isalnum() or code == 95 else " " for code in range(128))
+_SMALL, _SPACE = "abcdefghijklmnopqrstuvwxyz", " "
+#: letters, digits and underscores of ASCII stay, everything else separates
+_ASCII = _SPACE * 48 + "0123456789" + _SPACE * 7 + _SMALL.upper() + _SPACE * 4 + "_" + _SPACE + _SMALL + _SPACE * 5
 _IGNORED = frozenset(
     (0xAD, 0x34F, *range(0x180B, 0x1810), *range(0x200C, 0x2010), *range(0x2060, 0x2065), 0x20E3, 0xFEFF)
 )

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from clawmem_core import MemoryStore
 from clawmem_core.contract import fixtures, identities, scope, validate
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.errors import ClawmemError
 from clawmem_core.integrity import keys
+from clawmem_core.strict_json import parse_json
 from clawmem_migrate import mapping
 from tests.faults.verbs import line, template
 from tests.fuzz import mutate

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clawmem_core.contract import event_row, identities, lifecycle, render, scope
-from clawmem_core.contract.canonical import parse_json
 from clawmem_core.storage import ops
+from clawmem_core.strict_json import parse_json
 
 SCOPE = {
     "agentId": "a",

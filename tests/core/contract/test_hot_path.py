@@ -22,7 +22,8 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 {imports}
 from clawmem_core.contract import canonical, identities, validate
-event = canonical.parse_json('{{"turnIndex": 1, "userText": "\\\\u00e9"}}', refuse_duplicates=True)
+from clawmem_core.strict_json import parse_json
+event = parse_json('{{"turnIndex": 1, "userText": "\\\\u00e9"}}', refuse_duplicates=True)
 identities.create_episode_event(event)
 canonical.canonical_ascii(event)
 print(sorted(set({SLOW!r}) & set(sys.modules)))

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawmem_core.contract import render
-from clawmem_core.contract.canonical import UNDEFINED, parse_json, utf16_length
+from clawmem_core.contract.canonical import UNDEFINED, utf16_length
 from clawmem_core.errors import InvalidInputError
+from clawmem_core.strict_json import parse_json
 
 anything = st.text(st.characters(codec=None), max_size=40)
 FENCE = "f3a9"
