@@ -7,6 +7,7 @@ plays no part in them.
 from __future__ import annotations
 
 from _bisect import bisect_left
+from itertools import compress
 
 from clawmem_core.search import ranking
 from clawmem_core.search.tail import NONE
@@ -184,9 +185,7 @@ class Query:
             most += term.weight * (ranking.K1 + 1.0)
             if most < least - ROUNDING:
                 continue  # a record needs another word too
-            held = [place for place, frequency in enumerate(term.later, first) if frequency]
+            held = list(compress(range(first, first + len(term.later)), term.later))
             held += [row for row in rows if term.own(row)]
-            near.update(held)
-            for place in held:
-                near.update(self.around(place))
+            near.update(held, *map(self.around, held))
         return near

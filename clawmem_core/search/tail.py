@@ -32,7 +32,7 @@ class Tail:
     """The tail of one state of a store over its index."""
 
     __slots__ = (
-        "_codes", "around", "base", "count", "hidden", "lengths", "neighbour_lengths", "record_lengths",
+        "_codes", "_last", "around", "base", "count", "hidden", "lengths", "neighbour_lengths", "record_lengths",
         "records", "scanner",
     )  # fmt: skip
 
@@ -41,6 +41,7 @@ class Tail:
         self.base, self.scanner = base, scanner
         self.records: list[Record] = []
         self._codes: dict[SessionKey, int] = {}
+        self._last = NONE  # greatest id of the index
         self.record_lengths: list[int] = [0]  # one more, for NONE
         self.hidden: set[int] = set()
         self.around: dict[int, tuple[int, int]] = {}
@@ -53,8 +54,8 @@ class Tail:
         self.records = overlay.live_records()
         if self.scanner is not None:
             self.record_lengths = [*self.scanner.lengths(self.records), 0]
-        last = base.id_at(base.count - 1) if base.count else NONE
-        rows = [base.row_of(id) for id in overlay.hidden_ids() if id <= last]
+        self._last = base.id_at(base.count - 1) if base.count else NONE
+        rows = [base.row_of(id) for id in overlay.hidden_ids() if id <= self._last]
         self.hidden = {row for row in rows if row >= 0 and not base.flags(row) & form.IS_DELETED}
         self._connect()
         self._add_up()
@@ -85,13 +86,13 @@ class Tail:
     def _connect_session(self, rows: Sequence[int], members: list[int], missing: Sequence[int]) -> None:
         """Neighbours within one session: its live index rows, its tail records (by id), its rows that are hidden."""
         base, first = self.base, self.base.count
-        ids = [self.records[at].id for at in members]
-        if not missing and (not rows or not ids or ids[0] > base.id_at(rows[-1])):
+        if not missing and (not rows or self._follows(members[0], rows[-1])):
             places = [*rows[-2:], *(first + at for at in members)]
             pairs = zip([NONE, *places[:-1]], [*places[1:], NONE], strict=True)
             known = list(zip(places, pairs, strict=True))
             self.around.update(known[1:] if len(rows) > 1 else known)  # what is before the first of two is not known
             return
+        ids = [self.records[at].id for at in members]
 
         def before(id: int) -> int:
             """The place of the live record just before `id` in this session."""
@@ -125,6 +126,11 @@ class Tail:
             if 0 <= row < first:
                 id = base.id_at(row)
                 self.around[row] = before(id), after(id)
+
+    def _follows(self, at: int, row: int) -> bool:
+        """Whether a tail record comes after an index row."""
+        id = self.records[at].id
+        return id > self._last or id > self.base.id_at(row)
 
     def _add_up(self) -> None:
         """Counts and lengths of all live records from those of the index."""
