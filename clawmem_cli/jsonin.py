@@ -13,10 +13,11 @@ from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, Final
 
 MAX_INPUT: Final = 64 << 20  # bytes of one JSON document
-_STEP: Final = 1 << 16  # what a pipe holds, unless somebody made it larger
+_STEP: Final = 1 << 18  # bytes; a pipe holds 64 KiB, unless somebody made it larger
 _FEW: Final = 64
 _LONG: Final = 2048  # bytes from which looking for each colon is faster than looking at each byte
 _EXACT: Final = 2.0**53  # beyond it orjson and the strict parser may differ on whole numbers
@@ -110,12 +111,15 @@ class LineParser:
             value = self._loads(line)
         except ValueError:
             return None
-        if type(value) is not dict:
-            return None
-        colons = line.count(b":") if len(line) < _LONG else _count_colons(line)
-        if colons != len(value) and (b"\\u003" in line or colons != _colons(value)):
-            return None
-        return value
+        return value if _has_all(value, line) else None
+
+    def flats(self, lines: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """`flat` of each of many lines; None too for what is no bytes."""
+        try:
+            values = list(map(self._loads, lines))
+        except ValueError:
+            return [self.flat(line) for line in lines]
+        return [value if _has_all(value, line) else None for value, line in zip(values, lines, strict=True)]
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         """The object of a line; whatever orjson does not settle goes to the strict parser."""
@@ -127,6 +131,14 @@ class LineParser:
             if kind is dict or ((kind is float or kind is int) and not -_EXACT < item < _EXACT):
                 return parse_object(line)
         return value
+
+
+def _has_all(value: Any, line: bytes) -> bool:
+    """Whether what orjson read is an object with every member of the line."""
+    if type(value) is not dict:
+        return False
+    colons = line.count(b":") if len(line) < _LONG else _count_colons(line)
+    return colons == len(value) or (b"\\u003" not in line and colons == _colons(value))
 
 
 def _count_colons(line: bytes) -> int:

@@ -50,7 +50,9 @@ def blocks_of_lines() -> Iterator[list[Line]]:
             start, end = end + 1, step.find(b"\n", end + 1)
         while end >= 0:
             number += 1
-            _add(found, number, (), step[start:end], end - start)
+            line = step[start:end]
+            if line and not line.isspace():
+                found.append((number, line))
             start, end = end + 1, step.find(b"\n", end + 1)
         size += len(step) - start
         if size > jsonin.MAX_INPUT:
@@ -65,11 +67,11 @@ def blocks_of_lines() -> Iterator[list[Line]]:
         yield last
 
 
-def _add(found: list[Line], number: int, parts: list[bytes] | tuple[()], end: bytes, size: int) -> None:
+def _add(found: list[Line], number: int, parts: list[bytes], end: bytes, size: int) -> None:
     """Add the line made of `parts` and `end`, of `size` bytes, unless it is blank."""
     if size > jsonin.MAX_INPUT:
         found.append((number, InvalidInputError(field="line", detail=f"is longer than {jsonin.MAX_INPUT >> 20} MiB")))
         return
-    content = b"".join((*parts, end)) if parts else end
+    content = b"".join((*parts, end))
     if content and not content.isspace():
         found.append((number, content))

@@ -43,8 +43,9 @@ VECTOR_KEYS = ("embedding", "embedding_f32", "embedding_f16")
 OBJECT_KEYS = ENTRY_KEYS.union(VECTOR_KEYS, ("index", "deleted", "activation"))
 
 NUMBERS = frozenset((int, float))  # the types a vector's numbers may have
-# the upper byte of a little-endian float16: of all finite values, of the largest ones and of the smallest
+# the upper byte of a little-endian float16: of all finite values, of all others, of the largest and of the smallest
 _FINITE_HIGH = bytes(high for high in range(256) if high & 0x7C != 0x7C)
+_UNBOUNDED_HIGH = (0x7C, 0x7D, 0x7E, 0x7F, 0xFC, 0xFD, 0xFE, 0xFF)
 _HIGHEST, _LOWEST = 0x7B, 0xFB
 _formats: dict[tuple[str, int], struct.Struct] = {}
 
@@ -212,9 +213,10 @@ def _stored(values: Sequence[float], float32: bytes, dim: int, float16: bool) ->
     return _nonzero_half(data)
 
 
-def plain_half(data: bytes) -> bool:
-    """Whether little-endian float16 bytes are finite and have a byte that no zero has."""
-    return bool(data.strip(b"\x00\x80")) and not data[1::2].translate(None, _FINITE_HIGH)
+def plain_halves(vectors: Sequence[bytes]) -> bool:
+    """Whether all of some little-endian float16 vectors are finite and have a byte that no zero has."""
+    high = b"".join(vectors)[1::2]
+    return not any(byte in high for byte in _UNBOUNDED_HIGH) and all(vector.strip(b"\x00\x80") for vector in vectors)
 
 
 def _nonzero_half(data: bytes) -> bytes:

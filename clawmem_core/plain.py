@@ -16,6 +16,7 @@ from clawmem_core import clock, door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     #: seconds; how many bytes chunk, channel, session and tags have; these four as one text
@@ -52,69 +53,76 @@ class PlainRows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(self, fields: dict[str, Any]) -> bool:
-        """Take a record's JSON object (its members as orjson gives them) as the next row, if it is plain."""
-        if not fields.keys() <= _KEYS:
+    def add(self, many: Sequence[dict[str, Any]]) -> bool:
+        """Take records' JSON objects (with members as orjson gives them) as the next rows, if all of them are plain."""
+        if not all(map(_KEYS.issuperset, many)):
             return False
-        get = fields.get
+        columns: Iterable[Any] = (
+            [fields.get("chunk") for fields in many],
+            [fields.get("source_channel", "cli") for fields in many],
+            [fields.get("session_id", "") for fields in many],
+            [fields.get("tags", "") for fields in many],
+        )
         try:
-            chunk, channel = fields["chunk"], get("source_channel", "cli")
-            session, tags = get("session_id", ""), get("tags", "")
-            text = chunk + channel + session + tags
-            data = text.encode()
-            if len(text) == len(data):
-                lengths = len(chunk), len(channel), len(session), len(tags)
-            else:
-                lengths = len(chunk.encode()), len(channel.encode()), len(session.encode()), len(tags.encode())
-        except (KeyError, TypeError, AttributeError, UnicodeEncodeError):
+            texts = list(map("".join, zip(*columns, strict=True)))
+            stored = list(map(str.encode, texts))
+        except (TypeError, UnicodeEncodeError):
             return False
-        if not chunk or len(data) > door.MAX_TEXT or b"\0" in data:
+        if max(map(len, stored)) > door.MAX_TEXT or any(b"\0" in text for text in stored):
             return False
-        seconds = get("timestamp")
-        if seconds is None:
-            seconds = clock.now()
-        elif type(seconds) not in door.NUMBERS or not -door.MILLISECONDS <= seconds <= door.MILLISECONDS:
+        if not all(map(str.isascii, texts)):
+            columns = (map(str.encode, column) for column in columns)
+        lengths = list(zip(*(map(len, column) for column in columns), strict=True))
+        if not all(chunk for chunk, _, _, _ in lengths):
             return False
-        if "index" in fields and not (type(fields["index"]) is int and -_EXACT < fields["index"] < _EXACT):
-            return False  # the door ignores it, the parser does not
-        if "embedding" in fields:
-            vector = self._packed(fields["embedding"])
-            if vector is None or "embedding_f16" in fields:
-                return False
-            self._wide.append(len(self.rows))
-        elif "embedding_f16" in fields:
-            vector = self._decoded(fields["embedding_f16"])
-            if vector is None:
-                return False
-        else:
-            vector = b""
-        self.vectors.append(vector)
-        self.rows.append((seconds, lengths, data))
+        seconds: list[Any] = [fields.get("timestamp") for fields in many]
+        if None in seconds:
+            seconds = [clock.now() if time is None else time for time in seconds]
+        if not door.NUMBERS.issuperset(map(type, seconds)):
+            return False
+        if not all(-door.MILLISECONDS <= time <= door.MILLISECONDS for time in seconds):
+            return False
+        if not all(_ignored(fields["index"]) for fields in many if "index" in fields):
+            return False
+        wide = [at for at, fields in enumerate(many) if "embedding" in fields]
+        coded = [at for at, fields in enumerate(many) if "embedding_f16" in fields]
+        floats = self._packed([many[at]["embedding"] for at in wide]) if wide else []
+        halves = self._decoded([many[at]["embedding_f16"] for at in coded]) if coded else []
+        if floats is None or halves is None or not set(wide).isdisjoint(coded):
+            return False
+        vectors, first = [b""] * len(many), len(self.rows)
+        for at, vector in zip(wide, floats, strict=True):
+            vectors[at] = vector
+        for at, vector in zip(coded, halves, strict=True):
+            vectors[at] = vector
+        self._wide += [first + at for at in wide]
+        self.vectors += vectors
+        self.rows += zip(seconds, lengths, stored, strict=True)
         return True
 
-    def _packed(self, values: Any) -> bytes | None:
-        """A vector of numbers as native float32."""
+    def _packed(self, many: list[Any]) -> list[bytes] | None:
+        """Vectors of numbers as native float32."""
         if self._numpy is None:
             self.numbers_came = True
             return None
-        if type(values) is not list or len(values) != self.dim:
+        if set(map(type, many)) != {list}:
             return None
-        if self._careful and not set(map(type, values)) <= door.NUMBERS:
+        if self._careful and not all(door.NUMBERS.issuperset(map(type, values)) for values in many):
             return None
         try:
-            return self._pack(*values)
+            return [self._pack(*values) for values in many]
         except (struct.error, OverflowError):
             return None
 
-    def _decoded(self, code: Any) -> bytes | None:
-        """A float16 vector from base64."""
-        if not self.float16 or type(code) is not str or len(code) != self._coded:
+    def _decoded(self, many: list[Any]) -> list[bytes] | None:
+        """Float16 vectors from base64."""
+        if not self.float16 or set(map(type, many)) != {str} or set(map(len, many)) != {self._coded}:
             return None
         try:
-            data = a2b_base64(code, strict_mode=self._strict)
+            vectors = [a2b_base64(code, strict_mode=self._strict) for code in many]
         except ValueError:
             return None
-        return data if len(data) == 2 * self.dim and door.plain_half(data) else None
+        return vectors if set(map(len, vectors)) == {2 * self.dim} and door.plain_halves(vectors) else None
 
     def finish(self) -> list[int]:
         """Bring all vectors into the width of the store; returns the rows whose vectors the door must tell."""
@@ -156,3 +164,8 @@ class PlainRows:
         if not plain.all():
             wide = numpy.where(plain[:, None], wide, 0)
         return wide.astype("<f2" if self.float16 else "<f4").tobytes(), plain.tolist()
+
+
+def _ignored(index: Any) -> bool:
+    """Whether the door ignores this `index` and the parser lets it pass."""
+    return type(index) is int and -_EXACT < index < _EXACT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -39,6 +40,28 @@ def test_a_long_stream_is_saved_whole(store: Callable[..., Answer]) -> None:
     assert 0 == answer.code
     assert list(range(400)) == [line["index"] for line in answer.lines]
     assert texts == [row["chunk"] for row in store("export").lines]
+
+
+def test_plain_and_other_lines_of_one_block_keep_their_order(store: Callable[..., Answer]) -> None:
+    """Blank, refused, keyed, with base64 and without vector: ids and texts follow the lines."""
+    half = base64.b64encode(b"\0\x3c" * 4).decode()
+    lines = []
+    for number in range(700):
+        record: dict[str, Any] = {"chunk": f"record {number}", "timestamp": number}
+        if number % 3:
+            record["embedding_f16"] = half
+        if number % 50 == 7:
+            record["key"] = f"key {number}"
+        if number % 90 == 11:
+            record["embedding_f16"] = half[:-2]
+        lines.append(json.dumps(record) if number % 40 != 13 else " ")
+    answer = store("save", "--ndjson", "--strict-keys", stdin="\n".join(lines))
+    assert 3 == answer.code
+    good = [number for number in range(700) if number % 40 != 13 and number % 90 != 11]
+    found = [(line["line"], line["index"]) for line in answer.lines if line["status"] == "saved"]
+    assert [(number + 1, index) for index, number in enumerate(good)] == found
+    assert [number + 1 for number in range(700) if number % 40 != 13] == [line["line"] for line in answer.lines]
+    assert [f"record {number}" for number in good] == [row["chunk"] for row in store("export").lines]
 
 
 def test_unknown_keys_are_warned_about_once(store: Callable[..., Answer]) -> None:

@@ -71,7 +71,7 @@ def test_a_row_is_the_operation_that_the_door_makes(float16: bool, monkeypatch: 
             expected = door.object_record(fields, DIM, float16)
         except ClawmemError:
             expected = None
-        if not rows.add(fields):
+        if not rows.add([fields]):
             refused += expected is None
         elif not rows.finish():
             assert expected is not None, fields
@@ -82,6 +82,31 @@ def test_a_row_is_the_operation_that_the_door_makes(float16: bool, monkeypatch: 
     assert taken > 500 and refused > 500
 
 
+@pytest.mark.parametrize("float16", [True, False])
+def test_many_are_plain_if_each_is(float16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They become the same rows; where one is not plain, none is taken."""
+    monkeypatch.setattr(clock, "now", lambda: 1.5)
+    chance = random.Random(9)
+    taken = refused = 0
+    usual: list[dict[str, Any]] = []
+    for _ in range(3000):
+        together, single = PlainRows(DIM, float16), PlainRows(DIM, float16)
+        together.use_numpy()
+        single.use_numpy()
+        many = [a_record(chance), *chance.sample(usual, min(len(usual), 3))]
+        each = [single.add([fields]) for fields in many]
+        if each[0]:
+            usual.append(many[0])
+        assert all(each) == together.add(many), many
+        if all(each):
+            assert single.finish() == together.finish()
+            assert (single.rows, single.vectors) == (together.rows, together.vectors)
+        else:
+            assert not len(together)
+        taken, refused = taken + all(each), refused + (not all(each))
+    assert taken > 200 and refused > 200
+
+
 def test_rows_of_a_group_keep_their_own_vectors() -> None:
     """Numbers, base64 and none in turn; those in doubt are named by their place."""
     rows = PlainRows(2, float16=True)
@@ -90,7 +115,7 @@ def test_rows_of_a_group_keep_their_own_vectors() -> None:
     vectors: list[dict[str, Any]] = [
         {"embedding": [0.5, 0.25]}, {"embedding_f16": code}, {}, {"embedding": [True, 0.5]}, {"embedding": [0.75, 2.0]},
     ]  # fmt: skip
-    assert all(rows.add({"chunk": "x", **vector}) for vector in vectors)
+    assert rows.add([{"chunk": "x", **vector} for vector in vectors])
     assert [3] == rows.finish()
     rows.drop(3)
     expected = [(0.5, 0.25), (3.0, 4.0), None, (0.75, 2.0)]
@@ -101,10 +126,11 @@ def test_vectors_of_ones_and_zeros_are_plain_once_they_are_usual() -> None:
     """After a group of them the types are looked at; true is found then, too."""
     rows = PlainRows(2, float16=True)
     rows.use_numpy()
-    assert rows.add({"chunk": "x", "embedding": [1, 0.0]})
+    assert rows.add([{"chunk": "x", "embedding": [1, 0.0]}])
     assert [0] == rows.finish()
     rows.clear()
-    assert rows.add({"chunk": "x", "embedding": [1, 0.0]}) and not rows.add({"chunk": "x", "embedding": [True, 0.0]})
+    assert rows.add([{"chunk": "x", "embedding": [1, 0.0]}])
+    assert not rows.add([{"chunk": "x", "embedding": [True, 0.0]}])
     assert [] == rows.finish()
     assert [struct.pack("<2e", 1, 0)] == rows.vectors
 
@@ -112,6 +138,6 @@ def test_vectors_of_ones_and_zeros_are_plain_once_they_are_usual() -> None:
 def test_numbers_wait_for_numpy() -> None:
     """Nothing else does."""
     rows = PlainRows(2, float16=True)
-    assert not rows.add(orjson.loads(json.dumps({"chunk": "x", "embedding": [0.5, 0.5]})))
+    assert not rows.add([orjson.loads(json.dumps({"chunk": "x", "embedding": [0.5, 0.5]}))])
     assert rows.numbers_came
-    assert rows.add({"chunk": "x"})
+    assert rows.add([{"chunk": "x"}])
