@@ -66,9 +66,18 @@ class Words(dict[str, int]):
         self.lengths, self.starts = array("I", [0]), array("Q", [0, 0])
         self[MARK] = 0
 
+    def numbers(self, words: list[str]) -> list[int]:
+        """The number of each word; those seen for the first time are cut up together."""
+        fresh = list(dict.fromkeys([word for word in words if word not in self and len(word) <= KEPT_WORD]))
+        for word, tokens in zip(fresh, self.tokenizer.words(fresh), strict=True):
+            self._add(word, tokens)
+        return list(map(self.__getitem__, words))
+
     def __missing__(self, word: str) -> int:
+        return self._add(word, self.tokenizer.word(word))
+
+    def _add(self, word: str, found: tuple[str, ...]) -> int:
         number = len(self.lengths)
-        found = self.tokenizer.word(word)
         self.lengths.append(len(found))
         if (folded := word.casefold()) in self.tokenizer.dropped:
             found = (*found, STOPWORD_MARK + folded)
@@ -92,7 +101,7 @@ class Collector:
 
     def __init__(self, tokens: Tokenizer) -> None:
         self.words = Words(tokens)
-        self._table = WordTable(self.words.__getitem__)
+        self._table = WordTable(self.words.numbers)
         self.rows: list[int] = []
         self._numbers: list[Array] = []
         self._tokens = 0
@@ -116,8 +125,7 @@ class Collector:
         joined = _END.join(texts) + _END
         if joined.isascii() and joined.count(_UNUSED) == len(texts):
             return self._table.numbers(joined.encode().translate(_MARKED_BYTES))
-        words = [word for text in texts for word in (*split(text), MARK)]
-        return np.fromiter(map(self.words.__getitem__, words), np.uint32, len(words))
+        return np.array(self.words.numbers([word for text in texts for word in (*split(text), MARK)]), np.uint32)
 
     def postings(self) -> tuple[Postings, Array]:
         """The lists of everything added, and the length of each row in tokens, int64."""

@@ -86,6 +86,10 @@ class Tokenizer:
         """Index tokens of one word as `split` gives it."""
         return self._words[word]
 
+    def words(self, words: list[str]) -> list[tuple[str, ...]]:
+        """The same of some thousand words, in a third of the time."""
+        return self._words.together(words)
+
     def unstemmed(self, text: str) -> list[str]:
         """The words whose `stems` are `document(text)`, and the text's stopwords."""
         known, found = self._unstemmed, list[str]()
@@ -205,9 +209,18 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
     def unstemmed(self, word: str) -> tuple[str, ...]:
         """Steps 3 to 5 and the stopwords of step 6, for a word as `split` gives it."""
-        if word.isascii() and word.islower() and "_" not in word:
+        if _is_simple(word):
             return () if word in self.dropped else (word[:MAX_WORD],)
         return tuple(chain.from_iterable(map(self._run_words, runs(word))))
+
+    def together(self, words: list[str]) -> list[tuple[str, ...]]:
+        """The tokens of each word; those in plain lower case are stemmed in one call."""
+        simple = [word for word in words if word not in self and len(word) <= _CACHED_WORD_LENGTH and _is_simple(word)]
+        simple = [word for word in simple if word not in self.dropped]
+        if len(self) + len(simple) > _CACHED_WORDS:
+            self.clear()
+        self.update(zip(simple, zip(self.stems(simple), strict=True), strict=True))
+        return list(map(self.__getitem__, words))
 
     def _run_words(self, run: str) -> list[str]:
         if _UNSPACED_CHARS[run[0]]:
@@ -225,6 +238,11 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
             self._stem = Stemmer.Stemmer(self._language, 0).stemWords
         return self._stem(words)
+
+
+def _is_simple(word: str) -> bool:
+    """Whether a word is in small ASCII letters and has no parts, as most are."""
+    return word.isascii() and word.islower() and "_" not in word
 
 
 class _Separators(dict[int, int | None]):

@@ -1,9 +1,9 @@
 """Numbers of the words of ASCII texts, looked up many at a time: most of the time an index takes is spent here.
 
 A word of up to 16 bytes is its bytes as two numbers, and an open hash table of such pairs in arrays gives all numbers
-of a block of texts with few array operations. Whatever the table does not have is asked of a function, word by word.
+of a block of texts with few array operations. Whatever the table does not have is asked of a function.
 
-Invariants: two words are the same only if all their bytes are; a word gets the number that `number` gives it, whether
+Invariants: two words are the same only if all their bytes are; a word gets the number that `ask` gives it, whether
 the table holds it or not, so that texts made to collide cost time but change nothing.
 """
 
@@ -30,10 +30,10 @@ _MASKS = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 
 
 class WordTable:
-    """Word -> number. `number`: gives the number of a word, below 2**32 - 1, and always the same for the same word."""
+    """Word -> number. `ask`: gives the numbers of words, below 2**32 - 1, and always the same for the same word."""
 
-    def __init__(self, number: Callable[[str], int]) -> None:
-        self._number = number
+    def __init__(self, ask: Callable[[list[str]], list[int]]) -> None:
+        self._ask = ask
         self._held = 0
         self._clear(_LEAST)
 
@@ -59,7 +59,7 @@ class WordTable:
         while len(unknown):
             some, unknown = unknown[:_ASKED], unknown[_ASKED:]
             words = zip(starts[some].tolist(), ends[some].tolist(), strict=True)
-            found[some] = [self._number(text[start:end].decode()) for start, end in words]
+            found[some] = self._ask([text[start:end].decode() for start, end in words])
             short = some[sizes[some] <= LONGEST]
             self._add(low[short], high[short], found[short])
             found[unknown] = np.where(sizes[unknown] > LONGEST, _FREE, self._look(low[unknown], high[unknown]))

@@ -28,6 +28,9 @@ _TEXTS: dict[str, Callable[[Record], str]] = {
 }
 
 
+_NORMED = 1 << 18  # numbers whose lengths are taken at once
+
+
 def apply_overlay(columns: Columns, overlay: Overlay) -> Columns:
     """Lay the overlay's changes over loaded columns (in place) and return them.
 
@@ -94,13 +97,16 @@ def _numbers(columns: Columns, records: list[Record]) -> dict[str, npt.NDArray[A
     """The number columns of some records."""
     dim, dtype = columns.config.dim, columns.embeddings.dtype
     norms = np.zeros(len(records), np.float32)
-    for at, record in enumerate(records):
-        if record.vector is not None:
-            if len(record.vector) != dim * dtype.itemsize:
-                raise DamagedError(
-                    path=columns.path, detail=f"the log's record {record.id} has a vector of another size"
-                )
-            norms[at] = norms_of(np.frombuffer(record.vector, dtype)[None, :])[0]
+    vectors = [(at, record.vector) for at, record in enumerate(records) if record.vector is not None]
+    for at, vector in vectors:
+        if len(vector) != dim * dtype.itemsize:
+            raise DamagedError(
+                path=columns.path, detail=f"the log's record {records[at].id} has a vector of another size"
+            )
+    step = max(1, _NORMED // dim)
+    for start in range(0, len(vectors), step):
+        rows, some = zip(*vectors[start : start + step], strict=True)
+        norms[list(rows)] = norms_of(np.frombuffer(b"".join(some), dtype).reshape(-1, dim))
     return {
         "timestamps": np.array([record.timestamp for record in records], np.float64),
         "tombstones": np.array([record.deleted for record in records], np.uint8),

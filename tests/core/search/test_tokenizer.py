@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from clawmem_core.errors import InvalidInputError
 from clawmem_core.search.stopwords import ENGLISH
-from clawmem_core.search.tokenizer import MAX_WORD, languages, parts, split, tokenizer
+from clawmem_core.search.tokenizer import MAX_WORD, Tokenizer, languages, parts, split, tokenizer
 
 NFD = unicodedata.normalize("NFD", "Crème brûlée à Nîmes")
 
@@ -232,6 +232,28 @@ def test_the_cache_is_bounded() -> None:
         plain.document(" ".join(f"w{number}" for number in range(start, start + 1000)))
     assert len(plain._words) <= 1 << 16
     assert ["w1"] == plain.document("w1")
+
+
+@given(
+    st.lists(
+        st.one_of(st.text("aA_1sé猫 ", max_size=6), st.sampled_from(["the", "The", "running", "x" * 129])), max_size=9
+    )
+)
+@pytest.mark.parametrize("language", ["english", "plain", "german"])
+def test_words_together_give_what_each_gives(language: str, texts: list[str]) -> None:
+    """Simple words, compounds, stopwords, repeats, other scripts and long ones side by side."""
+    words = [word for text in texts for word in split(text)]
+    alone, together = Tokenizer(language), Tokenizer(language)
+    assert [alone.word(word) for word in words] == together.words(words)
+    assert [alone.word(word) for word in words] == together.words(words)
+
+
+def test_words_together_do_not_fill_the_cache() -> None:
+    """It is emptied before it gets too large."""
+    plain = Tokenizer("plain")
+    for start in range(0, 140_000, 4000):
+        plain.words([f"w{number}" for number in range(start, start + 4000)])
+        assert len(plain._words) <= 1 << 16
 
 
 def test_stopwords_are_words() -> None:

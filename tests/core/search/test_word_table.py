@@ -18,16 +18,16 @@ class Words(dict[str, int]):
         super().__init__()
         self.asked = 0
 
-    def number(self, word: str) -> int:
-        """The number of a word."""
-        self.asked += 1
-        return self.setdefault(word, len(self))
+    def ask(self, words: list[str]) -> list[int]:
+        """The numbers of words."""
+        self.asked += len(words)
+        return [self.setdefault(word, len(self)) for word in words]
 
 
 def check(texts: list[str]) -> Words:
     """Every text gives the numbers of its words; returns what was asked."""
     words = Words()
-    table = WordTable(words.number)
+    table = WordTable(words.ask)
     for text in texts:
         found = table.numbers(text.encode()).tolist()
         assert [words[word] for word in text.split(" ") if word] == found
@@ -52,7 +52,7 @@ def test_a_known_word_is_not_asked_for_again() -> None:
     """The table grows with them."""
     many = " ".join(f"w{number}" for number in range(20_000))
     words = Words()
-    table = WordTable(words.number)
+    table = WordTable(words.ask)
     table.numbers(many.encode())
     assert 20_000 == words.asked
     table.numbers(many.encode())
