@@ -95,20 +95,22 @@ class Overlay:
         """Apply decoded operations (ops.decode) in order."""
         from clawmem_core.storage import ops  # most searches have no log to read
 
+        records = self.records
         for op, flags, value in operations:
             if op == ops.RECORD:
-                self._put(value)
+                records[value.id] = value
+                if self.deleted or self.undeleted or self.activation:
+                    self._uncover(value.id)
             elif op == ops.AUDIT:
                 self.audit.append(value)
             else:
                 _APPLY[ops.NAMES[op]](self, flags, value)
 
-    def _put(self, record: Record) -> None:
-        self.records[record.id] = record
-        if self.deleted or self.undeleted or self.activation:
-            self.deleted.discard(record.id)
-            self.undeleted.discard(record.id)
-            self.activation.pop(record.id, None)
+    def _uncover(self, id: int) -> None:
+        """Forget what was said of the base's record with this id."""
+        self.deleted.discard(id)
+        self.undeleted.discard(id)
+        self.activation.pop(id, None)
 
     def _delete(self, _: int, ids: tuple[int, ...]) -> None:
         for id in ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from _bisect import bisect_left
 
 from clawmem_core.search import index_format as form
 from clawmem_core.search.index_format import UnusableIndex
@@ -44,6 +44,7 @@ class IndexTables:
     if TYPE_CHECKING:
 
         def _name(self, table: str, code: int) -> str: ...
+        def scope_key(self, code: int) -> bytes: ...
 
     def heal(self, reason: UnusableIndex) -> None:
         """Go on with a fresh index. Raises `reason` where there is no way to get one."""
@@ -102,17 +103,26 @@ class IndexTables:
         count = self.sections.length("sesoff") - 1
         if count > NAMES_READ * len(keys):
             return {key: self.session_code(*key) for key in keys}
-        numbers = self._sessions_named({name.encode() for _, name in keys})
-        return {(scope, name): numbers.get((self.scope_code(scope), name.encode()), -1) for scope, name in keys}
+        return self._search_sessions(keys)
 
     @healing
-    def _sessions_named(self, wanted: Collection[bytes]) -> dict[tuple[int, bytes], int]:
-        """The numbers of all (scope number, session id) with one of these session ids."""
-        offsets, data = self.sections.column("ses.o"), bytes(self.sections.blob("ses"))
-        ends = [] if offsets is None else offsets.tolist()
-        names = [data[start:end] for start, end in pairwise(ends)]
-        codes = [code for code, name in enumerate(names) if name in wanted]
-        return {(self.sections.value("sescope", code, 0), names[code]): code for code in codes}
+    def _search_sessions(self, keys: Collection[tuple[bytes, str]]) -> dict[tuple[bytes, str], int]:
+        """`find_sessions` with all names at hand."""
+        offsets, data = self.sections.column("ses.o") or (), bytes(self.sections.blob("ses"))
+        codes = range(len(offsets) - 1)
+
+        def name(code: int) -> bytes:
+            return data[offsets[code] : offsets[code + 1]]
+
+        found = dict.fromkeys(keys, -1)
+        for scope, session in keys:
+            wanted, code = session.encode(), bisect_left(codes, session.encode(), key=name)
+            while code < len(codes) and name(code) == wanted:
+                if self.scope_key(self.sections.value("sescope", code, 0)) == scope:
+                    found[scope, session] = code
+                    break
+                code += 1
+        return found
 
     @healing
     def rows_of_code(self, code: int) -> Sequence[int]:
