@@ -15,7 +15,7 @@ from clawmem_core.contract.recall import EventFilter, Readable, read_scope_rows,
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.errors import UsageError
 from clawmem_core.search.engine import request_of, search
-from clawmem_core.storage.ops import LABELS, STATUSES, TRUSTS
+from clawmem_core.storage.row_ops import LABELS, STATUSES, TRUSTS
 from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from clawmem_cli.parsing import Arguments
     from clawmem_core.model import Record, SearchHit, SearchOptions
-    from clawmem_core.storage.ops import EventRow
+    from clawmem_core.storage.row_ops import EventRow
     from clawmem_core.view import View
 
 

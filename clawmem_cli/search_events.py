@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clawmem_cli.parsing import Arguments
     from clawmem_core.model import SearchHit, SearchOptions
     from clawmem_core.storage.log_reports import Report
-    from clawmem_core.storage.ops import EventRow
+    from clawmem_core.storage.row_ops import EventRow
     from clawmem_core.view import View
 
     Answer = tuple[Any, list[Report]]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from clawmem_core import door
 from clawmem_core.errors import InvalidInputError, NotFoundError
 from clawmem_core.handle import Handle
-from clawmem_core.storage import ops
+from clawmem_core.storage import ops, row_ops
 
 if TYPE_CHECKING:
-    from clawmem_core.storage.ops import Alias, Entity, Relation, Session
+    from clawmem_core.storage.row_ops import Alias, Entity, Relation, Session
 
 
 class GraphStore(Handle):
@@ -36,11 +36,11 @@ class GraphStore(Handle):
                 door.integer(name, value, -1, writer.state.next_record_id - 1)
             if end < start:
                 raise InvalidInputError(field="end", detail=f"{end} lies before start {start}")
-            row = ops.Session(
+            row = row_ops.Session(
                 id, start, end, door.text("channel", channel), door.text("summary", summary, door.MAX_CHUNK),
                 door.timestamp(timestamp),
             )  # fmt: skip
-            writer.stage(ops.session(row), 1, operation="session")
+            writer.stage(row_ops.session(row), 1, operation="session")
             self._commit([(ops.SESSION, 0, row)])
 
     def entities(self) -> list[Entity]:
@@ -52,8 +52,10 @@ class GraphStore(Handle):
         with self._mutex:
             writer = self._writing()
             door.integer("record_id", record_id, -1, writer.state.next_record_id - 1)
-            row = ops.Entity(writer.state.next_entity_id, door.text("name", name), door.text("type", type), record_id)
-            writer.stage(ops.entity(row), 1, operation="entity", target=row.id, next_entity_id=row.id + 1)
+            row = row_ops.Entity(
+                writer.state.next_entity_id, door.text("name", name), door.text("type", type), record_id
+            )
+            writer.stage(row_ops.entity(row), 1, operation="entity", target=row.id, next_entity_id=row.id + 1)
             self._commit([(ops.ENTITY, 0, row)])
             return row.id
 
@@ -71,12 +73,12 @@ class GraphStore(Handle):
             for end in (source, target):
                 if end not in known:
                     raise NotFoundError(kind="entity", id=end)
-            row = ops.Relation(
+            row = row_ops.Relation(
                 source, target, door.text("type", type), door.number("weight", weight, -3e38, 3e38),
                 door.timestamp(timestamp),
             )  # fmt: skip
-            writer.stage(ops.relation(row), 1, operation="relation", target=source)
-            self._commit(list(ops.decode(ops.relation(row))))
+            writer.stage(row_ops.relation(row), 1, operation="relation", target=source)
+            self._commit(list(ops.decode(row_ops.relation(row))))
 
     def aliases(self) -> list[Alias]:
         """Every alias, in the order they were added."""
@@ -88,8 +90,8 @@ class GraphStore(Handle):
             writer = self._writing()
             if entity_id not in {row.id for row in self._view.overlay.all_entities()}:
                 raise NotFoundError(kind="entity", id=entity_id)
-            row = ops.Alias(door.text("name", name).lower(), entity_id)
+            row = row_ops.Alias(door.text("name", name).lower(), entity_id)
             if not row.name:
                 raise InvalidInputError(field="name", detail="is empty")
-            writer.stage(ops.alias(row), 1, operation="alias", target=entity_id)
+            writer.stage(row_ops.alias(row), 1, operation="alias", target=entity_id)
             self._commit([(ops.ALIAS, 0, row)])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from clawmem_core.model import Record
-    from clawmem_core.storage.ops import Alias, Entity, EventRow, Relation, Session, ValueRow
+    from clawmem_core.storage.row_ops import Alias, Entity, EventRow, Relation, Session, ValueRow
 
     EventKey = tuple[int, bytes, bytes]
 
@@ -192,14 +192,14 @@ class Overlay:
         return self.aliases
 
     def _remove(self, _: int, value: tuple[int, int, int, str]) -> None:
-        from clawmem_core.storage import ops
+        from clawmem_core.storage import row_ops
 
         kind, source, target, name = value
-        if kind == ops.SESSION_KIND:
+        if kind == row_ops.SESSION_KIND:
             self._session_table().pop(name, None)
-        elif kind == ops.ENTITY_KIND:
+        elif kind == row_ops.ENTITY_KIND:
             self._entity_table().pop(source, None)
-        elif kind == ops.RELATION_KIND:
+        elif kind == row_ops.RELATION_KIND:
             self._relation_table().pop((source, target, name), None)
         else:
             self._alias_table().pop(name, None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from clawmem_core.model import Record
     from clawmem_core.storage.log_format import Identity
-    from clawmem_core.storage.ops import EventRow, ValueRow
+    from clawmem_core.storage.row_ops import EventRow, ValueRow
 
 FORMAT = "1.0"
 BLOCK = 256  # records read at a time when all are

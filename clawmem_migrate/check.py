@@ -11,8 +11,8 @@ from clawmem_core.storage.apply_overlay import apply_overlay
 from clawmem_core.storage.checkpoint import apply_frames, identity_of_file
 from clawmem_core.storage.columns import Columns
 from clawmem_core.storage.log_format import Frame
-from clawmem_core.storage.ops import Entity, Relation, Session
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import Entity, Relation, Session
 from clawmem_migrate import stored
 from clawmem_migrate.batch import Batch
 from clawmem_migrate.proof import Side, compare_graph, compare_rows

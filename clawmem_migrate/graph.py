@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from clawmem_core.door import MAX_CHUNK, MAX_TEXT
-from clawmem_core.storage.ops import Entity, Relation, Session
+from clawmem_core.storage.row_ops import Entity, Relation, Session
 from clawmem_migrate.mapping import ENTITY_FIELDS, RELATION_FIELDS, SESSION_FIELDS, Mapping
 from clawmem_migrate.refusals import Problem, Refusals
 from clawmem_migrate.rows import RowIndex, text_problem

@@ -13,8 +13,8 @@ from clawmem_core.model import StoreConfig
 from clawmem_core.overlay import Overlay
 from clawmem_core.storage.bulk import BulkWriter
 from clawmem_core.storage.log_format import LogState
-from clawmem_core.storage.ops import Alias
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import Alias
 from clawmem_migrate.batch import Batch
 from clawmem_migrate.progress import Progress
 from clawmem_migrate.proof import Side

@@ -26,8 +26,8 @@ from clawmem_core.storage.checkpoint import Signing, apply_frames, checkpoint
 from clawmem_core.storage.columns import Columns
 from clawmem_core.storage.log import LogWriter
 from clawmem_core.storage.log_format import LogState
-from clawmem_core.storage.ops import Entity, Relation, Session
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import Entity, Relation, Session
 from clawmem_core.writer import Writer, default_actor
 from clawmem_migrate import stored
 from clawmem_migrate.batch import Batch

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from clawmem_core.door import FLOAT16_MAX
 from clawmem_core.storage import legacy_hdf5
-from clawmem_core.storage.ops import Alias, Entity, Relation, Session
+from clawmem_core.storage.row_ops import Alias, Entity, Relation, Session
 from clawmem_migrate import stored
 from clawmem_migrate.batch import Batch
 from clawmem_migrate.graph import Graph

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clawmem_core.storage.columns import Columns
-from clawmem_core.storage.ops import Entity, Relation, Session
+from clawmem_core.storage.row_ops import Entity, Relation, Session
 from clawmem_migrate.batch import Batch
 from clawmem_migrate.refusals import printable
 

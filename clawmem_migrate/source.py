@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from clawmem_core.errors import UsageError
-from clawmem_core.storage.ops import Alias
+from clawmem_core.storage.row_ops import Alias
 from clawmem_migrate.batch import Batch
 from clawmem_migrate.database import Database
 from clawmem_migrate.graph import Graph, GraphReader

@@ -14,8 +14,8 @@ from clawmem_core.errors import MigrationMismatchError
 from clawmem_core.model import SearchOptions
 from clawmem_core.storage import derived, fs, schema
 from clawmem_core.storage.columns import Columns
-from clawmem_core.storage.ops import Entity, Relation, Session
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import Entity, Relation, Session
 from clawmem_core.store import MemoryStore
 from clawmem_migrate import stored
 from clawmem_migrate.batch import Batch

@@ -26,8 +26,8 @@ from clawmem_core.contract.saving import (
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.contract.validate import SECRET_MEMBERS, is_hash, refuse_secrets
 from clawmem_core.errors import ConflictError, InvalidEventError, InvalidInputError, NotFoundError
-from clawmem_core.storage import ops
-from clawmem_core.storage.ops import NO_ID, EventRow, ValueRow
+from clawmem_core.storage import row_ops
+from clawmem_core.storage.row_ops import NO_ID, EventRow, ValueRow
 from clawmem_core.strict_json import parse_json
 from clawmem_core.times import format_rfc3339
 from clawmem_core.view import open_view
@@ -144,7 +144,7 @@ class Change:
 
     def operations(self) -> bytes:
         """Everything collected."""
-        return b"".join([*map(ops.event, self.versions), *map(ops.value, self.tombstones)])
+        return b"".join([*map(row_ops.event, self.versions), *map(row_ops.value, self.tombstones)])
 
     def keys(self) -> tuple[Key, ...]:
         """The keys of the tombstones."""
@@ -311,7 +311,7 @@ def version_fields(row: EventRow) -> dict[str, Any]:
     """
     return {
         "version": row.version,
-        "status": ops.STATUSES[row.status],
+        "status": row_ops.STATUSES[row.status],
         "active": row.status == lifecycle.ACTIVE,
         "valid_from": shown_time(row.valid_from),
         "valid_until": shown_time(row.valid_until),

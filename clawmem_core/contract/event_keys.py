@@ -16,9 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from clawmem_core.storage.ops import EventRow, ValueRow
+    from clawmem_core.storage.row_ops import EventRow, ValueRow
 
-EPISODE, FACT = 1, 2  # indices into ops.LABELS
+EPISODE, FACT = 1, 2  # indices into row_ops.LABELS
 IN_FORCE, LIFTED = 1, 2  # status of a V key
 REPLACED = "\ufffd"  # stands in a column for what the column cannot hold
 

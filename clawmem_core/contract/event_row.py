@@ -10,7 +10,7 @@ from clawmem_core.contract.canonical import canonical_ascii
 from clawmem_core.contract.lifecycle import initial_status
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.contract.validate import MEMORY_FACT, event_identity, event_label
-from clawmem_core.storage.ops import LABELS, NO_ID, TRUSTS, EventRow
+from clawmem_core.storage.row_ops import LABELS, NO_ID, TRUSTS, EventRow
 from clawmem_core.strict_json import parse_json
 from clawmem_core.times import parse_rfc3339
 

@@ -14,14 +14,14 @@ import unicodedata
 from clawmem_core.contract.canonical import JS_WHITESPACE, canonical_text
 from clawmem_core.contract.digest import sha256_digest
 from clawmem_core.errors import ConflictError, NotFoundError
-from clawmem_core.storage.ops import NO_ID, STATUSES, TRUSTS
+from clawmem_core.storage.row_ops import NO_ID, STATUSES, TRUSTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Final
 
-    from clawmem_core.storage.ops import EventRow
+    from clawmem_core.storage.row_ops import EventRow
 
 PENDING, ACTIVE, SUPERSEDED, RETRACTED, EXPIRED, REJECTED = range(1, len(STATUSES))
 TRUSTED, MIXED, UNTRUSTED = range(1, len(TRUSTS))

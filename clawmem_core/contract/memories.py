@@ -19,7 +19,7 @@ from clawmem_core.contract.recall import EventFilter, read_scope_rows, search_ev
 from clawmem_core.contract.saving import SavedEvent, save_event
 from clawmem_core.contract.scope import scope_key, scope_of
 from clawmem_core.model import SearchHit, SearchOptions
-from clawmem_core.storage.ops import EventRow
+from clawmem_core.storage.row_ops import EventRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

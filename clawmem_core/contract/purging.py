@@ -19,10 +19,10 @@ from clawmem_core.contract.outbox import Outbox
 from clawmem_core.contract.saving import actor_of, refused
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.errors import ClawmemError, ConflictError, NotFoundError, SigningKeyRequiredError, StorageError
-from clawmem_core.storage import fs, ops
+from clawmem_core.storage import fs, ops, row_ops
 from clawmem_core.storage.atomic import remove_stale_temps
 from clawmem_core.storage.log_format import PURGE_PENDING, SIGNED, Key
-from clawmem_core.storage.ops import EventRow, ValueRow
+from clawmem_core.storage.row_ops import EventRow, ValueRow
 from clawmem_core.strict_json import parse_json
 from clawmem_core.view import open_view
 from clawmem_core.writer import GONE, upsert_key
@@ -213,8 +213,8 @@ def _stage(writer: Writer, plan: Plan) -> None:
     recorded, actor = writer.record_time(), actor_of(writer)
     values = _tombstones(plan.versions, recorded, actor)
     operations = [ops.purge(record.id for record in plan.records)]
-    operations += [ops.remove(ops.SESSION_KIND, name=name) for name in plan.sessions]
-    operations += [ops.value(row) for row in values]
+    operations += [row_ops.remove(row_ops.SESSION_KIND, name=name) for name in plan.sessions]
+    operations += [row_ops.value(row) for row in values]
     keys = [*map(value_key_of, values), *_gone(plan)]
     writer.stage(
         b"".join(operations), len(plan.records) + len(plan.sessions) + len(values), operation="purge",

@@ -22,7 +22,7 @@ from clawmem_core.contract.lifecycle import (
 )
 from clawmem_core.contract.scope import build_scope_where
 from clawmem_core.errors import NotFoundError
-from clawmem_core.storage.ops import LABELS, NO_ID, TRUSTS
+from clawmem_core.storage.row_ops import LABELS, NO_ID, TRUSTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clawmem_core.model import Record, SearchHit, SearchOptions
-    from clawmem_core.storage.ops import EventRow
+    from clawmem_core.storage.row_ops import EventRow
     from clawmem_core.view import View
 
 #: how many hits beyond the page are looked at for the successor of a marked episode

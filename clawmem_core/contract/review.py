@@ -15,7 +15,7 @@ from clawmem_core.contract.event_keys import FACT
 from clawmem_core.contract.saving import refused
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.errors import ConflictError, SelfReviewError
-from clawmem_core.storage.ops import NO_ID, EventRow
+from clawmem_core.storage.row_ops import NO_ID, EventRow
 from clawmem_core.strict_json import parse_json
 from clawmem_core.view import open_view
 

@@ -22,7 +22,7 @@ from clawmem_core.errors import (
     UsageError,
 )
 from clawmem_core.model import Record
-from clawmem_core.storage import ops
+from clawmem_core.storage import ops, row_ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from clawmem_core.errors import ClawmemError
     from clawmem_core.storage.log_format import Key
-    from clawmem_core.storage.ops import EventRow
+    from clawmem_core.storage.row_ops import EventRow
     from clawmem_core.writer import Writer
 
 MAX_ACTOR = 256  # bytes of an actor's name in a row
@@ -65,7 +65,7 @@ class NewEvent:
 
     def frame(self) -> bytes:
         """The operations that store it."""
-        return ops.record(self.record) + ops.event(self.row)
+        return ops.record(self.record) + row_ops.event(self.row)
 
 
 def save_event(

@@ -10,7 +10,7 @@ from clawmem_core.contract.canonical import canonical_ascii
 from clawmem_core.contract.event_row import first_version
 from clawmem_core.contract.validate import check_event
 from clawmem_core.errors import ClawmemError
-from clawmem_core.storage.ops import LABELS
+from clawmem_core.storage.row_ops import LABELS
 from clawmem_core.strict_json import parse_json
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from clawmem_core.integrity.content import Findings
-    from clawmem_core.storage.ops import EventRow
+    from clawmem_core.storage.row_ops import EventRow
 
 _COPIED: Final = ("label", "event_id", "scope_key", "trust", "confidence", "valid_from", "source_event", "session")
 

@@ -18,7 +18,7 @@ from clawmem_core.search.index_format import Header
 from clawmem_core.search.index_postings import build_segments
 from clawmem_core.search.index_writer import IndexFile, MemorySink
 from clawmem_core.search.tokenizer import tokenizer
-from clawmem_core.storage import ops
+from clawmem_core.storage import row_ops
 from clawmem_core.storage.columns import Columns, TextColumn
 
 Array = npt.NDArray[Any]
@@ -380,18 +380,18 @@ def put(file: IndexFile, name: str, values: Array, default: float) -> None:
 def write_tables(columns: Columns, file: IndexFile) -> None:
     """Sessions, graph, events and value tombstones as operations (storage/ops.py), events and values by scope."""
     tables: tuple[tuple[str, Callable[[Any], bytes], Sequence[Any]], ...] = (
-        ("sesrows", ops.session, columns.session_rows),
-        ("entities", ops.entity, columns.entity_rows),
-        ("rels", ops.relation, columns.relation_rows),
-        ("aliases", ops.alias, columns.alias_rows),
+        ("sesrows", row_ops.session, columns.session_rows),
+        ("entities", row_ops.entity, columns.entity_rows),
+        ("rels", row_ops.relation, columns.relation_rows),
+        ("aliases", row_ops.alias, columns.alias_rows),
     )
     for name, encode, table in tables:
         if table:
             file.put(name, b"".join(map(encode, table)))
     if columns.events:
-        write_by_scope(file, "events", [(row.scope_key, ops.event(row)) for row in columns.events])
+        write_by_scope(file, "events", [(row.scope_key, row_ops.event(row)) for row in columns.events])
     if columns.values:
-        write_by_scope(file, "values", [(row.scope_key, ops.value(row)) for row in columns.values])
+        write_by_scope(file, "values", [(row.scope_key, row_ops.value(row)) for row in columns.values])
 
 
 def write_by_scope(file: IndexFile, name: str, encoded: list[tuple[bytes, bytes]]) -> None:

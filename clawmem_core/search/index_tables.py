@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Concatenate, ParamSpec, TypeVar
 
     from clawmem_core.search.index_sections import Sections
-    from clawmem_core.storage.ops import Alias, Entity, EventRow, Relation, Session, ValueRow
+    from clawmem_core.storage.row_ops import Alias, Entity, EventRow, Relation, Session, ValueRow
 
     P = ParamSpec("P")
     R = TypeVar("R")

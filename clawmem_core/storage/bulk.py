@@ -26,8 +26,8 @@ from clawmem_core.storage.apply_overlay import settle_references
 from clawmem_core.storage.checkpoint import Amendment, Derive, Signing, counters, refuse_existing, write_new_store
 from clawmem_core.storage.columns import Columns, TextColumn, VectorColumn, norms_of
 from clawmem_core.storage.log_format import LogState
-from clawmem_core.storage.ops import Alias, Entity, Relation, Session
 from clawmem_core.storage.paths import StorePaths, temp_name
+from clawmem_core.storage.row_ops import Alias, Entity, Relation, Session
 
 _GATHERED = 1 << 20
 _TEXTS = ("chunk", "source_channel", "session_id", "tags", "key", "source_id")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from clawmem_core.errors import DamagedError
 from clawmem_core.model import Record, StoreConfig
 from clawmem_core.storage import fs, hdf5_file
-from clawmem_core.storage.ops import Alias, Entity, EventRow, Relation, Session, ValueRow
+from clawmem_core.storage.row_ops import Alias, Entity, EventRow, Relation, Session, ValueRow
 
 BLOCK = 1024  # rows read at a time; also the rows of an embeddings chunk
 

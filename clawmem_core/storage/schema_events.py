@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clawmem_core.errors import DamagedError
-from clawmem_core.storage import hdf5_file, ops, schema_text
+from clawmem_core.storage import hdf5_file, row_ops, schema_text
 from clawmem_core.storage.columns import Columns, TextColumn
-from clawmem_core.storage.ops import EventRow, ValueRow
+from clawmem_core.storage.row_ops import EventRow, ValueRow
 
 _NUMBERS = {  # field of EventRow → (dataset, dtype)
     "label": ("labels", "u1"), "status": ("statuses", "u1"), "trust": ("trusts", "u1"), "marked": ("marked", "u1"),
@@ -39,8 +39,13 @@ DATASETS = frozenset(
     + [name + suffix for name in _BLOBS.values() for suffix in ("", "_offsets")]
 )
 AUDIT_LINE = 72
-ACTIVE = ops.STATUSES.index("active")
-_MAXIMA = {"label": len(ops.LABELS) - 1, "status": len(ops.STATUSES) - 1, "trust": len(ops.TRUSTS) - 1, "marked": 1}
+ACTIVE = row_ops.STATUSES.index("active")
+_MAXIMA = {
+    "label": len(row_ops.LABELS) - 1,
+    "status": len(row_ops.STATUSES) - 1,
+    "trust": len(row_ops.TRUSTS) - 1,
+    "marked": 1,
+}
 
 
 def write(file: h5py.File, columns: Columns) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from clawmem_core.errors import DamagedError
 from clawmem_core.storage import hdf5_file, schema_text
 from clawmem_core.storage.columns import Columns, Rows, TextColumn, finite
-from clawmem_core.storage.ops import Alias, Entity, Relation, Session
+from clawmem_core.storage.row_ops import Alias, Entity, Relation, Session
 
 _Column = list[Any]
 

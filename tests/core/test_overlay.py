@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from clawmem_core.model import Record
 from clawmem_core.overlay import Overlay
-from clawmem_core.storage import ops
+from clawmem_core.storage import ops, row_ops
 
 
 class Base:
@@ -26,17 +26,17 @@ class Base:
     def deleted_ids(self) -> list[int]:
         return [3]
 
-    def sessions(self) -> Iterable[ops.Session]:
-        return [ops.Session("old", 0, 1, "", "", 0.0)]
+    def sessions(self) -> Iterable[row_ops.Session]:
+        return [row_ops.Session("old", 0, 1, "", "", 0.0)]
 
-    def entities(self) -> Iterable[ops.Entity]:
-        return [ops.Entity(0, "Alice", "person")]
+    def entities(self) -> Iterable[row_ops.Entity]:
+        return [row_ops.Entity(0, "Alice", "person")]
 
-    def relations(self) -> Iterable[ops.Relation]:
-        return [ops.Relation(0, 0, "self", 1.0, 0.0)]
+    def relations(self) -> Iterable[row_ops.Relation]:
+        return [row_ops.Relation(0, 0, "self", 1.0, 0.0)]
 
-    def aliases(self) -> Iterable[ops.Alias]:
-        return [ops.Alias("al", 0)]
+    def aliases(self) -> Iterable[row_ops.Alias]:
+        return [row_ops.Alias("al", 0)]
 
 
 def seen(overlay: Overlay) -> dict[int, tuple[str, bool, float]]:
@@ -95,17 +95,17 @@ def test_tables_are_copied_when_first_changed() -> None:
     """Sessions and graph: untouched tables are the base's, changed ones complete."""
     overlay = Overlay(Base())
     assert overlay.sessions is None
-    overlay.apply(ops.decode(ops.session(ops.Session("new", 1, 2, "c", "s", 5.0))))
-    overlay.apply(ops.decode(ops.entity(ops.Entity(1, "Bob", "person"))))
-    overlay.apply(ops.decode(ops.relation(ops.Relation(0, 1, "knows", 0.5, 0.0))))
-    overlay.apply(ops.decode(ops.alias(ops.Alias("bobby", 1))))
+    overlay.apply(ops.decode(row_ops.session(row_ops.Session("new", 1, 2, "c", "s", 5.0))))
+    overlay.apply(ops.decode(row_ops.entity(row_ops.Entity(1, "Bob", "person"))))
+    overlay.apply(ops.decode(row_ops.relation(row_ops.Relation(0, 1, "knows", 0.5, 0.0))))
+    overlay.apply(ops.decode(row_ops.alias(row_ops.Alias("bobby", 1))))
     assert ["old", "new"] == [row.id for row in overlay.all_sessions()]
     assert ["Alice", "Bob"] == [row.name for row in overlay.all_entities()]
     assert ["self", "knows"] == [row.type for row in overlay.all_relations()]
     assert ["al", "bobby"] == [row.name for row in overlay.all_aliases()]
     for removed in (
-        ops.remove(ops.SESSION_KIND, name="old"), ops.remove(ops.ENTITY_KIND, 0),
-        ops.remove(ops.RELATION_KIND, 0, 0, "self"), ops.remove(ops.ALIAS_KIND, name="al"),
+        row_ops.remove(row_ops.SESSION_KIND, name="old"), row_ops.remove(row_ops.ENTITY_KIND, 0),
+        row_ops.remove(row_ops.RELATION_KIND, 0, 0, "self"), row_ops.remove(row_ops.ALIAS_KIND, name="al"),
     ):  # fmt: skip
         overlay.apply(ops.decode(removed))
     assert ["new"] == [row.id for row in overlay.all_sessions()]
@@ -116,13 +116,13 @@ def test_tables_are_copied_when_first_changed() -> None:
 
 def test_a_new_version_closes_the_one_before() -> None:
     """In the overlay directly, in the base by `closed`."""
-    first = ops.EventRow(
+    first = row_ops.EventRow(
         label=2, status=2, trust=1, record_id=9, valid_from=0.0, recorded_from=10, event_id=b"e" * 32,
         scope_key=b"s" * 32, payload=b"{}",
     )  # fmt: skip
     overlay = Overlay(Base())
-    overlay.apply(ops.decode(ops.event(first.changed(version=2, recorded_from=20))))
-    overlay.apply(ops.decode(ops.event(first.changed(version=3, recorded_from=30))))
+    overlay.apply(ops.decode(row_ops.event(first.changed(version=2, recorded_from=20))))
+    overlay.apply(ops.decode(row_ops.event(first.changed(version=3, recorded_from=30))))
     assert {(2, b"e" * 32, b"s" * 32): 20} == overlay.closed
     assert [(2, 30), (3, 0)] == [(row.version, row.recorded_to) for row in overlay.events]
     overlay.apply(ops.decode(ops.purge([9])))

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawmem_core import doctor
-from clawmem_core.storage.ops import EventRow
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import EventRow
 from clawmem_core.view import open_view
 
 #: findings of doctor that cost nobody anything: readers and writers do without these files

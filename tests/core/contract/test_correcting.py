@@ -16,7 +16,7 @@ from clawmem_core.contract.recall import EventFilter, read_scope_rows, search_ev
 from clawmem_core.contract.review import approve, pending, reject
 from clawmem_core.contract.scope import scope_key
 from clawmem_core.model import SearchOptions
-from clawmem_core.storage.ops import STATUSES
+from clawmem_core.storage.row_ops import STATUSES
 from clawmem_core.view import open_view
 from clawmem_core.writer import Writer
 from tests.core.contract.events import OTHER_SCOPES, SCOPE, checkpoint, episode, fact, make_store, save

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clawmem_core.contract import event_row, identities, lifecycle, render, scope
-from clawmem_core.storage import ops
+from clawmem_core.storage import ops, row_ops
 from clawmem_core.strict_json import parse_json
 
 SCOPE = {
@@ -55,7 +55,7 @@ FACT: dict[str, Any] = identities.create_fact_event(
 )
 
 
-def _row(event: dict[str, Any], **options: Any) -> ops.EventRow:
+def _row(event: dict[str, Any], **options: Any) -> row_ops.EventRow:
     return event_row.first_version(event, record_id=7, recorded=50, actor="ann", **options)
 
 
@@ -85,7 +85,7 @@ def test_fact_row() -> None:
 def test_a_row_survives_the_log(event: dict[str, Any]) -> None:
     """What the log decodes is what was encoded, also with NUL and lone surrogates in the event."""
     row = _row(event)
-    ((op, _, decoded),) = ops.decode(ops.event(row))
+    ((op, _, decoded),) = ops.decode(row_ops.event(row))
     assert op == ops.EVENT
     assert {name: getattr(decoded, name) for name in row.__slots__} == {n: getattr(row, n) for n in row.__slots__}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clawmem_core.contract import lifecycle
 from clawmem_core.errors import ConflictError, NotFoundError
-from clawmem_core.storage.ops import EventRow
+from clawmem_core.storage.row_ops import EventRow
 
 SCOPE = b"s" * 32
 INFINITY = float("inf")

@@ -12,7 +12,7 @@ from clawmem_core.integrity.signing import Signing
 from clawmem_core.model import StoreConfig
 from clawmem_core.storage import fs, hdf5_file, schema
 from clawmem_core.storage.columns import Columns, TextColumn, VectorColumn, norms_of
-from clawmem_core.storage.ops import Alias, Entity, Relation, Session, ValueRow
+from clawmem_core.storage.row_ops import Alias, Entity, Relation, Session, ValueRow
 from tests.core.contract.events import fact
 
 DIM = 4

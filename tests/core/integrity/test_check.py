@@ -14,7 +14,7 @@ from clawmem_core.integrity.check import Check, check_file
 from clawmem_core.integrity.content import Findings
 from clawmem_core.integrity.keys import SecretKey
 from clawmem_core.integrity.signing import Signing
-from clawmem_core.storage.ops import Alias, Entity, Session
+from clawmem_core.storage.row_ops import Alias, Entity, Session
 from tests.core.integrity.samples import columns, secret_key, write_store
 from tests.core.integrity.tampering import EDITS, Edit, rearrange, set_row
 

@@ -11,9 +11,9 @@ from clawmem_core.contract.event_row import first_version
 from clawmem_core.doctor import examine
 from clawmem_core.integrity.content import Findings
 from clawmem_core.integrity.events import check_events
-from clawmem_core.storage import ops
-from clawmem_core.storage.ops import EventRow
+from clawmem_core.storage import row_ops
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import EventRow
 from clawmem_core.store import MemoryStore
 from clawmem_core.writer import Writer
 from tests.core.contract.events import fact
@@ -56,7 +56,7 @@ def test_doctor_names_a_forged_event(tmp_path: Path) -> None:
     MemoryStore.create(path, dim=2).close()
     forged = row().changed(event_id=bytes(32))
     with Writer.open(path) as writer:
-        writer.stage(ops.event(forged), 1, operation="event", event_rows=1)
+        writer.stage(row_ops.event(forged), 1, operation="event", event_rows=1)
         writer.commit()
         writer.checkpoint()
     assert ["event-wrong"] == [finding["code"] for finding in examine(StorePaths(path)).findings]

@@ -18,8 +18,8 @@ from clawmem_core.integrity.signing import Signing
 from clawmem_core.integrity.verify import verify
 from clawmem_core.model import StoreConfig
 from clawmem_core.storage.checkpoint import write_new_store
-from clawmem_core.storage.ops import Entity
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import Entity
 from tests.core.integrity.samples import columns, secret_key
 from tests.core.integrity.tampering import Edit, attribute, both, rearrange, replace, set_row
 from tests.core.integrity.test_verify import resealed, save, section

@@ -13,7 +13,7 @@ from clawmem_core.search.index_reader import IndexReader
 from clawmem_core.search.index_writer import IndexFile, MemorySink
 from clawmem_core.storage import fs
 from clawmem_core.storage.columns import BLOCK, Columns, TextColumn, VectorColumn, norms_of
-from clawmem_core.storage.ops import EventRow
+from clawmem_core.storage.row_ops import EventRow
 
 
 def record(

@@ -16,7 +16,7 @@ from clawmem_core.model import StoreConfig
 from clawmem_core.storage import fs, hdf5_file, schema
 from clawmem_core.storage.columns import Columns, TextColumn, VectorColumn, norms_of
 from clawmem_core.storage.log_format import LogState
-from clawmem_core.storage.ops import Alias, Entity, EventRow, Relation, Session, ValueRow
+from clawmem_core.storage.row_ops import Alias, Entity, EventRow, Relation, Session, ValueRow
 
 TEXTS = ("chunks", "source_channel", "session_ids", "tags", "keys", "source_ids")
 NUMBERS = ("ids", "timestamps", "tombstones", "norms", "activation")

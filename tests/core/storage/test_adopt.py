@@ -15,8 +15,8 @@ from clawmem_core.storage.checkpoint import identity_of_file
 from clawmem_core.storage.lock import StoreLock
 from clawmem_core.storage.log import LogWriter
 from clawmem_core.storage.log_recovery import CheckpointFirst
-from clawmem_core.storage.ops import Session
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import Session
 from tests.core.storage import h5
 from tests.core.storage.open_store import OpenStore, no_files, record
 from tests.core.storage.test_legacy_hdf5 import log_of, save_entry

@@ -19,10 +19,10 @@ from clawmem_core.errors import (
     StorageError,
 )
 from clawmem_core.model import MemoryEntry, StoreConfig
-from clawmem_core.storage import ops, schema
+from clawmem_core.storage import row_ops, schema
 from clawmem_core.storage.bulk import BulkWriter
-from clawmem_core.storage.ops import Alias, Entity, Relation, Session
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import Alias, Entity, Relation, Session
 from tests import rust_reader_rules
 from tests.core.storage import h5
 from tests.core.storage.open_store import OpenStore, no_files, record
@@ -42,7 +42,7 @@ def test_equals_saving_one_by_one(tmp_path: Path) -> None:
     relation, alias = Relation(4, 4, "is", 0.5, 2.0), Alias("al", 4)
     saved = OpenStore(tmp_path / "a.h5")
     saved.save(*rows)
-    for payload in (ops.session(session), ops.entity(entity), ops.relation(relation), ops.alias(alias)):
+    for payload in (row_ops.session(session), row_ops.entity(entity), row_ops.relation(relation), row_ops.alias(alias)):
         saved.put(payload)
     saved.checkpoint()
     with writer(tmp_path / "b.h5") as bulk:

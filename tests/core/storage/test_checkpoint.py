@@ -19,11 +19,11 @@ from clawmem_core.errors import (
     StorageError,
 )
 from clawmem_core.model import StoreConfig
-from clawmem_core.storage import fs, ops, schema
+from clawmem_core.storage import fs, ops, row_ops, schema
 from clawmem_core.storage.checkpoint import checkpoint, create_store
 from clawmem_core.storage.columns import Columns
-from clawmem_core.storage.ops import Alias, Entity, Relation, Session, ValueRow
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import Alias, Entity, Relation, Session, ValueRow
 from tests import rust_reader_rules
 from tests.core.storage import h5
 from tests.core.storage.open_store import AUDIT, OpenStore, Seal, no_files, record, texts
@@ -97,12 +97,12 @@ def test_checkpoint_moves_the_log_into_the_file(store: OpenStore) -> None:
     store.put(ops.ids(ops.DELETE, [1, 4]))
     store.put(ops.ids(ops.UNDELETE, [4]))
     store.put(ops.activation([(3, 2.5)]))
-    store.put(ops.session(Session("s", 1, 5, "chat", "sum", 7.0)))
-    store.put(ops.entity(Entity(0, "Alice", "person", 3)), next_entity_id=1)
-    store.put(ops.relation(Relation(0, 0, "is", 1.0, 2.0)))
-    store.put(ops.alias(Alias("al", 0)))
-    store.put(ops.event(h5.event(5)))
-    store.put(ops.value(ValueRow(b"v" * 32, b"s" * 32, "wrong", "me", 3)))
+    store.put(row_ops.session(Session("s", 1, 5, "chat", "sum", 7.0)))
+    store.put(row_ops.entity(Entity(0, "Alice", "person", 3)), next_entity_id=1)
+    store.put(row_ops.relation(Relation(0, 0, "is", 1.0, 2.0)))
+    store.put(row_ops.alias(Alias("al", 0)))
+    store.put(row_ops.event(h5.event(5)))
+    store.put(row_ops.value(ValueRow(b"v" * 32, b"s" * 32, "wrong", "me", 3)))
     store.put(ops.config("decay_factor", "0.5") + ops.audit(AUDIT))
     seq = store.log.state.seq
     result = store.checkpoint()
@@ -131,10 +131,10 @@ def test_checkpoints_in_steps_equal_one(tmp_path: Path) -> None:
             session.save(*(record(id) for id in range(round * 700, (round + 1) * 700)))
             session.put(ops.ids(ops.DELETE, range(round * 100, round * 100 + 30)))
             session.save(record(round * 10 + 50, f"replaced {'ä' * 40 * round}"))
-            session.put(ops.event(h5.event(round + 300)))
+            session.put(row_ops.event(h5.event(round + 300)))
             if round == 2:
                 session.put(ops.compact())
-                session.put(ops.event(h5.event(301, version=2, recorded_from=9)))
+                session.put(row_ops.event(h5.event(301, version=2, recorded_from=9)))
             if session is stepped:
                 session.checkpoint()
         session.checkpoint()
@@ -148,9 +148,9 @@ def test_checkpoints_in_steps_equal_one(tmp_path: Path) -> None:
 def test_compaction_keeps_references(store: OpenStore) -> None:
     """Dropped rows: ids stay, a session shrinks to what is left inside it, a lost reference is -1 (defect D1)."""
     store.save(*(record(id) for id in range(8)))
-    store.put(ops.session(Session("inner", 2, 5, "", "", 0.0)))
-    store.put(ops.session(Session("gone", 6, 6, "", "", 0.0)))
-    store.put(ops.entity(Entity(0, "kept", "", 7)) + ops.entity(Entity(1, "lost", "", 2)), 2)
+    store.put(row_ops.session(Session("inner", 2, 5, "", "", 0.0)))
+    store.put(row_ops.session(Session("gone", 6, 6, "", "", 0.0)))
+    store.put(row_ops.entity(Entity(0, "kept", "", 7)) + row_ops.entity(Entity(1, "lost", "", 2)), 2)
     store.checkpoint()
     store.put(ops.ids(ops.DELETE, [0, 2, 6]))
     store.put(ops.compact())
@@ -168,9 +168,9 @@ def test_compaction_keeps_references(store: OpenStore) -> None:
 def test_purge_takes_events_along(store: OpenStore) -> None:
     """Every version of the events of a purged record is gone, the others stay."""
     store.save(record(0), record(1))
-    store.put(ops.event(h5.event(0)) + ops.event(h5.event(1)), 2)
+    store.put(row_ops.event(h5.event(0)) + row_ops.event(h5.event(1)), 2)
     store.checkpoint()
-    store.put(ops.event(h5.event(0, version=2)))
+    store.put(row_ops.event(h5.event(0, version=2)))
     store.put(ops.purge([0]))
     store.checkpoint()
     with store.load() as found:
@@ -221,7 +221,7 @@ def test_full_disk(tmp_path: Path, name: str, lasting: bool) -> None:
     store.save(record(0), record(1))
     store.checkpoint()
     store.save(record(2), record(3))
-    store.put(ops.event(h5.event(1)) + ops.audit(AUDIT))
+    store.put(row_ops.event(h5.event(1)) + ops.audit(AUDIT))
     store.close()
     backup = tmp_path / "backup"
     backup.mkdir()
@@ -258,7 +258,7 @@ def test_full_disk(tmp_path: Path, name: str, lasting: bool) -> None:
 def test_failed_rotation_keeps_the_old_log_valid(store: OpenStore) -> None:
     """The checkpoint holds, a warning says that the old log stays; nothing is applied twice, even in this process."""
     store.save(record(0))
-    store.put(ops.event(h5.event(0)) + ops.audit(AUDIT))
+    store.put(row_ops.event(h5.event(0)) + ops.audit(AUDIT))
     with h5.failing(("replace",), 2, lasting=True):
         warnings = store.checkpoint().warnings
     assert 1 == len(warnings)
@@ -274,7 +274,7 @@ def test_failed_rotation_keeps_the_old_log_valid(store: OpenStore) -> None:
 def test_directory_sync_that_fails_after_the_rename(store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new file is in place then; the same handle goes on without applying anything twice."""
     store.save(record(0))
-    store.put(ops.event(h5.event(0)) + ops.audit(AUDIT))
+    store.put(row_ops.event(h5.event(0)) + ops.audit(AUDIT))
     store.log.sync()
 
     def fail(path: str) -> None:

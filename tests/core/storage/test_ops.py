@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawmem_core.model import Record
-from clawmem_core.storage import ops
+from clawmem_core.storage import ops, row_ops
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 ids = st.integers(0, 2**63 - 1)
@@ -34,18 +34,20 @@ def test_records_round_trip(given: list[Record]) -> None:
 
 def everything() -> bytes:
     """A payload with one operation of each kind."""
-    event = ops.EventRow(
+    event = row_ops.EventRow(
         label=2, status=2, trust=1, record_id=3, valid_from=1.0, recorded_from=7, event_id=bytes(32),
         scope_key=b"s" * 32, source_event="e", session="s", payload=b"{}",
     )  # fmt: skip
     return b"".join(
         [
             ops.record(Record(0, "x", 1.0)), ops.ids(ops.DELETE, [1, 2]), ops.ids(ops.UNDELETE, [1]), ops.compact(),
-            ops.session(ops.Session("s", 0, 1, "c", "sum", 2.0)), ops.entity(ops.Entity(0, "n", "t", -1)),
-            ops.relation(ops.Relation(0, 1, "t", 0.5, 3.0)), ops.alias(ops.Alias("a", 0)),
-            ops.activation([(0, 1.5)]), ops.config("agent_id", '"x"'), ops.event(event),
-            ops.value(ops.ValueRow(b"v" * 32, b"s" * 32, "why", "who", 9)), ops.audit(bytes(72)), ops.purge([4]),
-            ops.ids(ops.RESERVE, [9]), ops.remove(ops.RELATION_KIND, 0, 1, "t"),
+            row_ops.session(row_ops.Session("s", 0, 1, "c", "sum", 2.0)),
+            row_ops.entity(row_ops.Entity(0, "n", "t", -1)),
+            row_ops.relation(row_ops.Relation(0, 1, "t", 0.5, 3.0)), row_ops.alias(row_ops.Alias("a", 0)),
+            ops.activation([(0, 1.5)]), ops.config("agent_id", '"x"'), row_ops.event(event),
+            row_ops.value(row_ops.ValueRow(b"v" * 32, b"s" * 32, "why", "who", 9)),
+            ops.audit(bytes(72)), ops.purge([4]), ops.ids(ops.RESERVE, [9]),
+            row_ops.remove(row_ops.RELATION_KIND, 0, 1, "t"),
         ]
     )  # fmt: skip
 
@@ -55,8 +57,9 @@ def test_every_operation_round_trips() -> None:
     names = [ops.NAMES[op] for op, _, _ in ops.decode(everything())]
     assert list(ops.NAMES[1:]) == names
     encoders = {
-        ops.RECORD: ops.record, ops.SESSION: ops.session, ops.ENTITY: ops.entity, ops.RELATION: ops.relation,
-        ops.ALIAS: ops.alias, ops.ACTIVATION: ops.activation, ops.EVENT: ops.event, ops.VALUE: ops.value,
+        ops.RECORD: ops.record, ops.SESSION: row_ops.session, ops.ENTITY: row_ops.entity,
+        ops.RELATION: row_ops.relation,
+        ops.ALIAS: row_ops.alias, ops.ACTIVATION: ops.activation, ops.EVENT: row_ops.event, ops.VALUE: row_ops.value,
         ops.AUDIT: ops.audit, ops.PURGE: ops.purge,
     }  # fmt: skip
     again = b""
@@ -68,7 +71,7 @@ def test_every_operation_round_trips() -> None:
         elif op == ops.CONFIG:
             again += ops.config(*value)
         elif op == ops.REMOVE:
-            again += ops.remove(*value)
+            again += row_ops.remove(*value)
         else:
             again += ops.ids(op, value)
     assert everything() == again

@@ -18,8 +18,8 @@ from clawmem_core.errors import (
     NotAStoreError,
 )
 from clawmem_core.storage import fs, schema
-from clawmem_core.storage.ops import Session
 from clawmem_core.storage.paths import StorePaths
+from clawmem_core.storage.row_ops import Session
 from tests.core.storage import h5
 
 
