@@ -378,7 +378,7 @@ def put(file: IndexFile, name: str, values: Array, default: float) -> None:
 
 
 def write_tables(columns: Columns, file: IndexFile) -> None:
-    """Sessions, graph, events and value tombstones as operations (storage/ops.py), events and values by scope."""
+    """Sessions, graph, events and value tombstones as operations (storage/row_ops.py), events and values by scope."""
     tables: tuple[tuple[str, Callable[[Any], bytes], Sequence[Any]], ...] = (
         ("sesrows", row_ops.session, columns.session_rows),
         ("entities", row_ops.entity, columns.entity_rows),

@@ -188,7 +188,7 @@ class Columns:
 
     ids int64[N] ascending · chunks, source_channel, session_ids, tags, keys, source_ids texts[N] · embeddings [N, D] ·
     timestamps float64[N] seconds · tombstones uint8[N] (1: deleted) · norms float32[N] (0: no vector) ·
-    activation float32[N] · sessions, entities, relations, aliases, events, values (storage/ops.py) ·
+    activation float32[N] · sessions, entities, relations, aliases, events, values (storage/row_ops.py) ·
     audit: 72 bytes a line · log_state: 104 bytes (storage/log.py), b"" when the file has none.
     `format`: clawmem_format of the file, "" for one that other tools wrote; its ids are zero then.
     `file`: the open HDF5 file the lazy columns and foreign objects come from, or None; `fd`: a descriptor that is
