@@ -40,8 +40,8 @@ _KINDS = _SPACE * 48 + b"a" * 10 + _SPACE * 7 + b"A" * 26 + _SPACE * 6 + b"a" * 
 class QueryScanner:
     """Looks for the tokens of one query.
 
-    A text becomes a row of codes, one byte a word. Words that can give none of the tokens (`Tokenizer.prefixes`,
-    `Tokenizer.endings`) are never stemmed, the others once and together.
+    A text becomes a row of codes, one byte a word. Words that can give none of the tokens (`Tokenizer.forms`,
+    `prefixes`, `endings`) are never stemmed, the others once and together.
     """
 
     __slots__ = ("_codes", "_endings", "_found", "_prefixes", "_stop_codes", "_words", "tokenizer")
@@ -60,6 +60,9 @@ class QueryScanner:
             if token.startswith(STOPWORD_MARK):
                 self._words[token[1:].encode()] = code
                 stop_codes.append(code)
+            elif forms := known.forms(token):
+                stems = zip(forms, known.stems(forms), strict=True)
+                self._words.update((word.encode(), code) for word, stem in stems if stem == token)
             else:
                 prefixes.update(known.prefixes(token))
         self._prefixes, self._stop_codes = [prefix.encode() for prefix in prefixes], bytes(stop_codes)

@@ -42,6 +42,8 @@ MAX_WORD = 128
 
 _CACHED_WORDS = 1 << 16
 _CACHED_WORD_LENGTH = 64
+_LONGEST_WITH_FORMS = 16  # of a longer token the word may have been cut
+_ENDINGS_OF_SHORT_STEMS = ("", "d", "s", "es", "ed", "eds", "edly", "edlys", "ing", "ings", "ingly", "inglys")
 _PIECE = 256
 _STREAM_SAFE = 32  # no real text has a longer run of combining marks (UAX #15, stream-safe format: 30)
 
@@ -139,6 +141,26 @@ class Tokenizer:
         if token.endswith("ie"):
             return token[:-1], token[:-2] + "y"
         return (token[:-1] if token[-1] in "iely" else token,)
+
+    def forms(self, token: str) -> list[str]:
+        """Every simple word that may give `token`, where they are few; else none, and `prefixes` must do.
+
+        In a stem like `go`, `ski`, `tree` or `sql` no vowel is followed by a consonant. Snowball English takes from
+        words that begin with such a stem no suffix that must lie in R1 (it would leave more), so only those of steps
+        1a to 1c and the listed exceptions lead to it.
+        """
+        closed = any(one in "aeiouy" and other not in "aeiou" for one, other in pairwise(token))
+        if self.name != DEFAULT or closed or len(token) > _LONGEST_WITH_FORMS:
+            return []
+        bases = [token]
+        if token.endswith("i"):
+            bases.append(f"{token[:-1]}y")
+        elif token.endswith("ie"):
+            bases.append(f"{token[:-2]}y")
+        found = [base + ending for base in bases for ending in _ENDINGS_OF_SHORT_STEMS]
+        if token.endswith("y"):
+            found.append(f"{token[:-1]}ies")
+        return found
 
     @property
     def endings(self) -> str:

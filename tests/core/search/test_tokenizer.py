@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import unicodedata
+from itertools import product
 
 import pytest
 from hypothesis import example, given
@@ -189,6 +190,29 @@ def test_the_prefix_test_excludes() -> None:
     assert ("garden",) == tokenizer().prefixes("garden")
     assert ("di", "dy") == tokenizer().prefixes("die")
     assert ("",) == tokenizer("german").prefixes("garten")
+
+
+def is_known_form(word: str) -> bool:
+    """Whether a word is among the forms of its stem, or that has none."""
+    english = tokenizer()
+    (stem,) = english.stems([word])
+    forms = english.forms(stem)
+    return not forms or word in forms
+
+
+def test_forms_of_short_stems_are_all() -> None:
+    """Some 40,000 short words, and the exceptions that Snowball lists, are forms of their stems if these have any."""
+    short = ["".join(letters) for size in range(1, 5) for letters in product("aeiouybdglnrst", repeat=size)]
+    listed = ["skis", "skies", "sky", "dying", "lying", "tying", "idly", "gently", "ugly", "early", "only", "singly"]
+    assert [word for word in short + listed if not is_known_form(word)] == []
+    assert tokenizer().forms("go") and tokenizer().forms("sql") and not tokenizer().forms("garden")
+    assert not tokenizer("german").forms("go") and not tokenizer().forms("x" * 17)
+
+
+@given(st.from_regex(r"[a-z0-9é]{1,4}[aeiouy]{0,2}(ed|ing|ied|ies|y)?(ly)?s?(ational|er|able)?", fullmatch=True))
+def test_words_of_short_stems_are_forms(word: str) -> None:
+    """So is any longer word."""
+    assert is_known_form(word)
 
 
 @given(st.from_regex(r"[a-z0-9éß]{1,10}(ing|ed|s|ational|ization|fulness|ement|ogist|i)?[a-z0-9éß]?", fullmatch=True))
