@@ -72,12 +72,15 @@ def doubles(rows: bytes | memoryview, half: bool) -> Any:
         return memoryview(struct.pack(f"{count}d", *struct.unpack(f"<{count}e", rows))).cast("d")
     wide = bytearray(8 * count)
     wide[5::8] = low.translate(_BYTE_5)
-    middle = int.from_bytes(low.translate(_BYTE_6_LOW), "little")
-    middle |= int.from_bytes(high.translate(_BYTE_6_HIGH), "little")
-    wide[6::8] = middle.to_bytes(count, "little")
+    wide[6::8] = _byte_sums(low.translate(_BYTE_6_LOW), high.translate(_BYTE_6_HIGH))
     wide[7::8] = high.translate(_BYTE_7)
     small = memoryview(wide).cast("d")
     return memoryview(_library.wsum(small, small, dtype="float64", alpha=_WIDENED, beta=0.0)).cast("B").cast("d")
+
+
+def _byte_sums(one: bytes, other: bytes) -> memoryview:
+    """Sums of bytes that are below 256."""
+    return memoryview(_library.wsum(one, other, dtype="uint8", alpha=1.0, beta=1.0)).cast("B")
 
 
 def double_products(query: Any, rows: Any) -> list[float]:

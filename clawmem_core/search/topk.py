@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+PART = 64  # scores of which the best is looked at before each
+
 
 def best_of(scored: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
     """The best POOL of (score, row), best first, ties by row."""
@@ -78,17 +80,19 @@ class Running:
         self.wanted, self.slack = wanted, slack
         self._found: list[tuple[int, int]] = []  # (-score, row)
         self._limit: int | None = None
-        self._prune = 8 * wanted
+        self._prune = 2 * wanted
 
     def add(self, scores: list[int], start: int) -> None:
         """Scores of the rows from `start` on."""
+        if self._limit is None and len(scores) >= self.wanted:
+            self._limit = sorted(scores, reverse=True)[self.wanted - 1] - self.slack
         limit = self._limit
         if limit is None:
             self._found += [(-score, row) for row, score in enumerate(scores, start)]
             self._cut()
             return
-        for low in range(0, len(scores), 128):
-            part = scores[low : low + 128]
+        for low in range(0, len(scores), PART):
+            part = scores[low : low + PART]
             if max(part) >= limit:
                 self._found += [(-score, row) for row, score in enumerate(part, start + low) if score >= limit]
         if len(self._found) > self._prune:
@@ -109,7 +113,7 @@ class Running:
         self._found.sort()
         self._limit = limit = -self._found[self.wanted - 1][0] - self.slack
         self._found = [pair for pair in self._found if -pair[0] >= limit]
-        self._prune = max(8 * self.wanted, 2 * len(self._found))
+        self._prune = max(2 * self.wanted, 2 * len(self._found))
 
     def rows(self, most: int) -> list[int]:
         """The rows, ascending; the best `most` of them where there are more."""
