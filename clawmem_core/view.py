@@ -75,7 +75,7 @@ class View:
 
             for frame in self._frames:
                 try:
-                    self._overlay.apply(ops.decode(frame.payload))
+                    self._overlay.apply(ops.decode(*frame.where))
                 except ops.UnknownOperation as error:
                     raise NewerFormatError(path=self.paths.log, found=str(error), supported=FORMAT) from None
                 except ops.BadPayload as error:

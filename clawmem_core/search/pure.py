@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 SCANNED_MOST = 4096  # int8 candidates compared exactly at most
 BLOCK_ROWS = 1024  # int8 rows looked at a time: they and their products stay in the processor's cache
-TOGETHER = 16  # vectors compared exactly at a time: the memory they take is used again
+TOGETHER, BESIDE = 16, 128  # vectors compared exactly, or nearly, at a time: the memory they take is used again
 SPLIT = 2048.0  # a query value is high + low / SPLIT, both half precision
 HALF_ERROR, SINGLE_ERROR = 1e-6, 1e-5  # of a cosine from half or single precision products at 384 dimensions
+UNSAFE = 2.0  # no cosine
 LEAST_NORM, MOST_NORM = 1e-15, 1e15  # lengths whose products are safe in single precision
 
 
@@ -142,16 +143,21 @@ class PureExecutor:
         """
         places: Sequence[int] = range(len(stored))
         if self.base.float16 and len(stored) > ranking.POOL:
-            rows = b"".join(stored)
-            lengths = simd.half_lengths(rows, self._dim)
-            products = vector.products(rows, len(stored))
-            if min(lengths) > LEAST_NORM**2:
-                error = SINGLE_ERROR * max(1.0, sqrt(self._dim / 384))
-                near = [product / sqrt(square) for product, square in zip(products, lengths, strict=True)]
+            near: list[float] = []
+            for at in range(0, len(stored), BESIDE):
+                near += self._near(vector, stored[at : at + BESIDE])
+            error = SINGLE_ERROR * max(1.0, sqrt(self._dim / 384))
+            if UNSAFE not in near:
                 places = [at for at in near_best(near, error) if near[at] >= least - error]
         if not places:
             return []
         return list(zip(self.compare(vector, b"".join([stored[at] for at in places])), places, strict=True))
+
+    def _near(self, vector: Vector, stored: Sequence[bytes]) -> list[float]:
+        """Cosines with half precision vectors from products in single precision; UNSAFE where these say nothing."""
+        rows = b"".join(stored)
+        pairs = zip(vector.products(rows, len(stored)), simd.half_lengths(rows, self._dim), strict=True)
+        return [product / sqrt(square) if square > LEAST_NORM**2 else UNSAFE for product, square in pairs]
 
     # ------------------------------------------------------------ words
 

@@ -264,7 +264,13 @@ class Frame:
     @property
     def payload(self) -> bytes:
         """What the frame says, ops.py's bytes."""
-        return self._data[self._first_key + self.n_keys * KEY_SIZE : self._last]
+        data, start, end = self.where
+        return data[start:end]
+
+    @property
+    def where(self) -> tuple[bytes, int, int]:
+        """The payload as a part of the bytes that were read: these, its start and end."""
+        return self._data, self._first_key + self.n_keys * KEY_SIZE, self._last
 
     @property
     def keys(self) -> list[Key]:

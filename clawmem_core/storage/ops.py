@@ -111,14 +111,15 @@ def purge(record_ids: Iterable[int]) -> bytes:
 # ---------------------------------------------------------------- decoding
 
 
-def decode(payload: bytes | memoryview) -> Iterator[tuple[int, int, Any]]:
-    """The operations of a payload as (op, flags, value), value being a Record, Session, …, or a tuple of ids or pairs.
+def decode(payload: bytes | memoryview, at: int = 0, end: int | None = None) -> Iterator[tuple[int, int, Any]]:
+    """The operations of payload[at:end] as (op, flags, value), value being a Record, Session, …, or a tuple of ids or
+    pairs.
 
     Raises UnknownOperation for an operation of a newer version, BadPayload where lengths or text do not fit.
     """
     data = bytes(payload)
     unpack, decoders = _HEAD.unpack_from, _DECODERS
-    at, end = 0, len(data)
+    end = len(data) if end is None else end
     while at < end:
         if at + 8 > end:
             raise BadPayload("operation head cut short")
@@ -126,16 +127,16 @@ def decode(payload: bytes | memoryview) -> Iterator[tuple[int, int, Any]]:
         at += 8
         if size > end - at:
             raise BadPayload("operation body cut short")
-        decode = decoders.get(op)
-        if decode is None:
+        read = decoders.get(op)
+        if read is None:
             from clawmem_core.storage import row_ops
 
             decoders = {**decoders, **row_ops.DECODERS}
             if op not in decoders:
                 raise UnknownOperation(f"operation {op}")
-            decode = decoders[op]
+            read = decoders[op]
         try:
-            yield op, flags, decode(data, at, size, flags)
+            yield op, flags, read(data, at, size, flags)
         except (struct.error, UnicodeDecodeError, IndexError) as error:
             raise BadPayload(f"{NAMES[op]}: {error}") from None
         at += size
