@@ -111,8 +111,7 @@ class Search:
         if query is None:
             return []
         changed = self.tail.changed_rows() if query.neighbour else []
-        selection = self.selection.without(changed) if changed else self.selection
-        scored, self.plans["keyword"], self.score_row = self.executor.keyword_pool(query, selection)
+        scored, self.plans["keyword"], self.score_row = self.executor.keyword_pool(query, self.selection, changed)
         beside = [*self.selection.having(changed), *(self.base.count + at for at in self.selection.tail)]
         scored += query.beside(beside, scored[-1][0] if len(scored) >= ranking.POOL else 0.0)
         return self._pool(scored, self.bm25)
@@ -274,7 +273,7 @@ class Search:
         if self.vector is not None and self.request.vector is not None:
             self.vector = self.executor.vector(self.request.vector)
         if self.query is not None:
-            self.score_row = self.executor.keyword_pool(self.query, self.selection)[2]
+            self.score_row = self.executor.keyword_pool(self.query, self.selection, ())[2]
 
     def _similarity(self, place: int) -> float:
         ideal = self.query.ideal if self.query is not None else 0.0

@@ -33,10 +33,10 @@ FIRST_LOOK = 512  # rows with the highest bounds that are scored before the bar 
 
 
 class KeywordScan:
-    """One pass over the postings of a query. `mask` as in a Selection."""
+    """One pass over the postings of a query. `mask` as in a Selection; `changed`: rows to leave out."""
 
-    def __init__(self, query: Query, mask: bytes | None) -> None:
-        self.query, self.mask = query, mask
+    def __init__(self, query: Query, mask: bytes | None, changed: Iterable[int]) -> None:
+        self.query, self.mask, self.changed = query, mask, frozenset(changed)
         self.norm = query.norms()
         bounded = query.neighbour == query.base.neighbour_weight
         self.heads = [term for term in query.terms if term.heads] if bounded else []
@@ -54,7 +54,7 @@ class KeywordScan:
                 rows = {row for _, row in self._with_bounds(self._single_shares(term, rows))}
             self._take(self._with_bounds(self._shares(rows)))
         if self.heads and self.most >= self._bar:
-            seen = several.union(*(spread.keys() for spread in self.spread))
+            seen = several.union(self.changed, *(spread.keys() for spread in self.spread))
             for bounds in self._head_bounds():
                 self._take(bounds.highest(self.mask, seen))
                 self._take(bounds.reaching(self._bar, self.mask, seen))
@@ -96,7 +96,7 @@ class KeywordScan:
         return self._passing(several), single
 
     def _passing(self, rows: set[int]) -> set[int]:
-        mask = self.mask
+        mask, rows = self.mask, rows - self.changed
         return rows if mask is None else {row for row in rows if mask[row]}
 
     def _shares(self, rows: Iterable[int]) -> Scored:

@@ -7,7 +7,7 @@ Invariants: the pools are those of ranking.py given the int8 candidates; scores 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,12 +159,14 @@ class NumpyExecutor:
 
     # ------------------------------------------------------------ words
 
-    def keyword_pool(self, query: Query, selection: Selection) -> tuple[Scored, str, Callable[[int], float]]:
+    def keyword_pool(
+        self, query: Query, selection: Selection, changed: Collection[int]
+    ) -> tuple[Scored, str, Callable[[int], float]]:
         """The best POOL (bm25, row) above 0 of the selected rows, best first; the plan; and any row's score.
 
-        No selected row, and no row asked for, may have other neighbours than in the index.
+        `changed`: rows with other neighbours than in the index, which are left out; no score of theirs may be asked.
         """
-        rows, plan, whole = self.worded(query, selection)
+        rows, plan, whole = self.worded(query, selection.without(changed) if changed else selection)
         return best_of(words_of(whole, rows), rows), plan, lambda row: ranking.rounded_score(float(whole[row]))
 
     def worded(self, query: Query, selection: Selection) -> tuple[Array, str, Array]:

@@ -23,7 +23,7 @@ from clawmem_core.search.topk import Running, best_of, near_best
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from clawmem_core.search.index_reader import IndexReader
     from clawmem_core.search.query import Query
@@ -161,17 +161,20 @@ class PureExecutor:
 
     # ------------------------------------------------------------ words
 
-    def keyword_pool(self, query: Query, selection: Selection) -> tuple[Scored, str, Callable[[int], float]]:
+    def keyword_pool(
+        self, query: Query, selection: Selection, changed: Collection[int]
+    ) -> tuple[Scored, str, Callable[[int], float]]:
         """The best POOL (bm25, row) above 0 of the selected rows, best first; the plan; and any row's score.
 
-        No selected row, and no row asked for, may have other neighbours than in the index.
+        `changed`: rows with other neighbours than in the index, which are left out; no score of theirs may be asked.
         """
         postings = sum(term.held_by() for term in query.terms)
         plan = planner.keyword_plan(selection.count, selection.mask is not None, postings)
         if plan == planner.GATHER:
-            scored = ((score, row) for row in selection.rows if (score := query.score(row)) > 0)
-            return best_of(scored), plan, query.score
-        scan = KeywordScan(query, selection.mask)
+            left_out = frozenset(changed)
+            rows = (row for row in selection.rows if row not in left_out)
+            return best_of((score, row) for row in rows if (score := query.score(row)) > 0), plan, query.score
+        scan = KeywordScan(query, selection.mask, changed)
         return scan.best(), plan, scan.score
 
     fuse = staticmethod(ranking.fuse)

@@ -66,11 +66,11 @@ class Tail:
         """Fill `around`."""
         base = self.base
         added: dict[SessionKey, list[int]] = {}
-        for at, record in enumerate(self.records):
+        for place, record in enumerate(self.records, base.count):
             if record.session_id:
-                added.setdefault((record.scope, record.session_id), []).append(at)
+                added.setdefault((record.scope, record.session_id), []).append(place)
             else:
-                self.around[base.count + at] = (NONE, NONE)
+                self.around[place] = (NONE, NONE)
         gone: dict[int, list[int]] = {}
         for row in self.hidden:
             gone.setdefault(base.session_code_of(row), []).append(row)
@@ -84,15 +84,15 @@ class Tail:
                 self._connect_session(base.rows_of_code(code), [], missing)
 
     def _connect_session(self, rows: Sequence[int], members: list[int], missing: Sequence[int]) -> None:
-        """Neighbours within one session: its live index rows, its tail records (by id), its rows that are hidden."""
+        """Neighbours within one session: its live index rows, its tail records (places, by id), its hidden rows."""
         base, first = self.base, self.base.count
         if not missing and (not rows or self._follows(members[0], rows[-1])):
-            places = [*rows[-2:], *(first + at for at in members)]
+            places = [*rows[-2:], *members]
             pairs = zip([NONE, *places[:-1]], [*places[1:], NONE], strict=True)
             known = list(zip(places, pairs, strict=True))
             self.around.update(known[1:] if len(rows) > 1 else known)  # what is before the first of two is not known
             return
-        ids = [self.records[at].id for at in members]
+        ids = [self.records[place - first].id for place in members]
 
         def before(id: int) -> int:
             """The place of the live record just before `id` in this session."""
@@ -102,7 +102,7 @@ class Tail:
             row = rows[at - 1] if at else NONE
             found = bisect_left(ids, id)
             if found and (row < 0 or ids[found - 1] > base.id_at(row)):
-                return first + members[found - 1]
+                return members[found - 1]
             return row
 
         def after(id: int) -> int:
@@ -113,12 +113,12 @@ class Tail:
             row = rows[at] if at < len(rows) else NONE
             found = bisect_right(ids, id)
             if found < len(ids) and (row < 0 or ids[found] < base.id_at(row)):
-                return first + members[found]
+                return members[found]
             return row
 
         touched: set[int] = set()
-        for at, id in zip(members, ids, strict=True):
-            pair = self.around[first + at] = before(id), after(id)
+        for place, id in zip(members, ids, strict=True):
+            pair = self.around[place] = before(id), after(id)
             touched.update(pair)
         for row in missing:
             touched.update((before(base.id_at(row)), after(base.id_at(row))))
@@ -127,9 +127,9 @@ class Tail:
                 id = base.id_at(row)
                 self.around[row] = before(id), after(id)
 
-    def _follows(self, at: int, row: int) -> bool:
+    def _follows(self, place: int, row: int) -> bool:
         """Whether a tail record comes after an index row."""
-        id = self.records[at].id
+        id = self.records[place - self.base.count].id
         return id > self._last or id > self.base.id_at(row)
 
     def _add_up(self) -> None:
