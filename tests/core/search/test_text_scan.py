@@ -34,6 +34,7 @@ def expected(name: str, texts: list[str], wanted: list[str]) -> tuple[list[int],
 @example(["The WHO, the who", "nobody"], "The Who")
 @example(["x" * 200], "x" * 200)
 @example(["play\0plays played", "play"], "play")
+@example(["a\0b"], "b")
 @pytest.mark.parametrize("name", [DEFAULT, "german-1", "plain-1"])
 def test_texts_looked_at_together_are_counted_as_one_by_one(name: str, texts: list[str], query: str) -> None:
     """Lengths are exact, and so are the counts of the query's tokens, whatever case or script the words are in."""
