@@ -62,7 +62,8 @@ class QueryScanner:
                 stop_codes.append(code)
             elif forms := known.forms(token):
                 stems = zip(forms, known.stems(forms), strict=True)
-                self._words.update((word.encode(), code) for word, stem in stems if stem == token)
+                found = [word for word, stem in stems if stem == token and word not in known.dropped]
+                self._words.update((word.encode(), code) for word in found)
             else:
                 prefixes.update(known.prefixes(token))
         self._prefixes, self._stop_codes = [prefix.encode() for prefix in prefixes], bytes(stop_codes)
