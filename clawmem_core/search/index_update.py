@@ -5,8 +5,8 @@ the rows that were deleted or replaced; columns are recomputed. Segments of simi
 few and each row is tokenised again only a few times.
 
 Invariants: the new index answers every search as a freshly built one would; pages that did not change are copied with
-their checksums, so damage in the old index never gets a good checksum. Where the old index does not fit, or a rebuild
-is cheaper, the index is built anew.
+their checksums, once these hold, so damage in the old index ends at the next checkpoint. Where the old index does not
+fit or is damaged, or a rebuild is cheaper, the index is built anew.
 """
 
 from __future__ import annotations

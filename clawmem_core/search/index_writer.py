@@ -149,7 +149,7 @@ class IndexFile:
     def copy(self, source: Source, name: str, segment: int = 0, patches: Mapping[int, bytes] | None = None) -> None:
         """Bytes of a section of another index, some of them replaced (offset within the section -> bytes).
 
-        Whole pages that do not change keep their checksums, unread: damage in them is found by whoever reads the copy.
+        Whole pages that do not change keep their checksums. Raises UnusableIndex where one of them does not hold.
         """
         section = source.sections.section(name, segment)
         if section is None:
@@ -174,6 +174,7 @@ class IndexFile:
     def _copy_pages(self, source: Source, offset: int, count: int) -> None:
         """Whole pages with their checksums."""
         if count:
+            source.sections.check(offset, offset + count * form.PAGE)
             self.sink.append_from(source.fd, offset, count * form.PAGE)
             self._sums += source.sections.checksums(offset // form.PAGE, count)
             self._at += count * form.PAGE
