@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from _json import encode_basestring, encode_basestring_ascii, make_encoder
 
-from clawmem_core.errors import StorageError
+from clawmem_core.errors import AnswerLostError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def line(value: Any) -> None:
 
 
 def write(data: bytes) -> None:
-    """All bytes to stdout at once. Raises BrokenPipeError, and StorageError for a closed stdout or a full disk."""
+    """All bytes to stdout at once. Raises BrokenPipeError, and AnswerLostError for a closed stdout or a full disk."""
     view = memoryview(data)
     while view:
         try:
@@ -81,7 +81,7 @@ def write(data: bytes) -> None:
         except BlockingIOError:  # the other side made our end non-blocking
             _wait_until_writable()
         except OSError as error:
-            raise StorageError(path="standard output", detail=os.strerror(error.errno or 0)) from None
+            raise AnswerLostError(detail=os.strerror(error.errno or 0)) from None
 
 
 def _wait_until_writable() -> None:

@@ -465,6 +465,14 @@ class UnfinishedError(StorageError):
     default_hint = "run `clawmem flush-wal` once the cause is gone; do not repeat the command"
 
 
+class AnswerLostError(StorageError):
+    """Standard output could not be written; what the command did to the store stands."""
+
+    code = "answer-lost"
+    template = "standard output: {detail}; the answer is lost, but what the command did to the store stands"
+    default_hint = "look at the store before you repeat a command that changes it"
+
+
 class OutboxFullError(ClawmemError):
     """As many captured turns wait as an outbox may hold; this one was not kept."""
 

@@ -91,7 +91,7 @@ class Header:
             raise UnusableIndex("cut short")
         head = bytes(data[:HEADER_SIZE])
         if head[:8] != MAGIC:
-            raise UnusableIndex("no index file")
+            raise UnusableIndex("not an index file")
         if zlib.crc32(head[:-4]) != struct.unpack_from("<I", head, HEADER_SIZE - 4)[0]:
             raise UnusableIndex("damaged header")
         found = cls()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawmem_cli import output
-from clawmem_core.errors import NoStoreError, StorageError
+from clawmem_core.errors import AnswerLostError, NoStoreError
 
 VALUES: Any = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()),
@@ -109,12 +109,13 @@ def test_a_reader_that_went_away_is_a_broken_pipe(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-def test_a_full_disk_behind_stdout_is_an_io_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit 74 names the standard output."""
+def test_a_full_disk_behind_stdout_loses_the_answer_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit 74 names the standard output and does not say that nothing happened."""
     full = os.open("/dev/full", os.O_WRONLY)
     monkeypatch.setattr(output, "_STDOUT", full)
-    with pytest.raises(StorageError, match="standard output"):
+    with pytest.raises(AnswerLostError, match=r"standard output: .*; the answer is lost, but what .* stands") as caught:
         output.line({})
+    assert caught.value.exit == 74
     os.close(full)
 
 
