@@ -27,5 +27,6 @@ def run(args: Arguments) -> int:
     if diagnosis.sound:
         return 0
     codes = ", ".join(dict.fromkeys(finding["code"] for finding in diagnosis.findings))
-    hint = "some of it cannot be repaired; see the findings" if args.repair else "run `clawmem doctor --repair`"
+    lost = all(finding.get("recoverable") is False for finding in diagnosis.findings)
+    hint = "some of it cannot be repaired; see the findings" if args.repair or lost else "run `clawmem doctor --repair`"
     raise DamagedError(path=display_path(args.path), detail=codes, hint=hint)

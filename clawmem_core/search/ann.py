@@ -31,6 +31,10 @@ SECONDS_A_ROW = 2e-4  # what adding one row to a graph takes, about
 WIDEST = 4096  # most neighbours asked for at once
 
 
+class NoGraph(UnusableIndex):
+    """The vectors of an index allow no graph."""
+
+
 class AnnExecutor(NumpyExecutor):
     """Executor that asks a graph for the candidates of the vector arm."""
 
@@ -63,7 +67,10 @@ class AnnExecutor(NumpyExecutor):
                 self._graph = load(self._path, base)
                 self._path = ""
             if self._graph is None and (self._wanted or self._spent > SECONDS_A_ROW * base.vectors):
-                self._graph = build(self)
+                try:
+                    self._graph = build(self)
+                except NoGraph:
+                    self._wanted, self._spent = False, float("-inf")  # scan for good
         return self._graph
 
     def _proposed(self, graph: Any, vector: Array, selection: Selection) -> Array | None:
@@ -89,7 +96,7 @@ def ef_of(base: IndexReader) -> int:
 
 
 def build(executor: NumpyExecutor) -> Any:
-    """A graph over the live rows with vectors; labels are rows."""
+    """A graph over the live rows with vectors; labels are rows. Raises NoGraph."""
     base = executor.base
     passing = executor.passing(Selection(None, base.count, ()))
     rows = np.arange(base.count) if passing is None else np.flatnonzero(passing)
@@ -100,7 +107,7 @@ def build(executor: NumpyExecutor) -> Any:
         some = rows[start : start + 8192]
         units = executor.vectors.units(some)
         if units is None:
-            raise UnusableIndex("vectors too large or too small for a graph")
+            raise NoGraph("vectors too large or too small for a graph")
         graph.add_items(units, some)
     return graph
 

@@ -85,32 +85,31 @@ class QueryScanner:
     def _look(self, texts: Sequence[str]) -> bytes:
         """The codes of the words of some texts."""
         joined = "\0".join(texts)
-        if _is_plain(joined):
-            codes = self._codes_of(_plain_words(joined).replace(_MARK, _GAP))
-            if codes.count(_END) == len(texts):
-                return codes  # else a text holds the mark
-        return self._codes_of(_GAP.join(map(self._unstemmed, texts)))
-
-    def _codes_of(self, words: bytes) -> bytes:
-        """The codes of the words of some texts, these between marks."""
-        words = b" " + words + _GAP
-        self._learn(words)
-        return bytes(map(self._words.get, words.split(), repeat(_OTHER)))
+        if _is_plain(joined) and "\0" not in "".join(texts):
+            words = b" " + _plain_words(joined).replace(_MARK, _GAP) + _GAP
+            likely = self._likely(words)
+            if max(map(len, likely), default=0) <= MAX_WORD:
+                return self._codes_of(words, likely)
+        words = b" " + _GAP.join(map(self._unstemmed, texts)) + _GAP
+        return self._codes_of(words, self._likely(words))
 
     def _unstemmed(self, text: str) -> bytes:
         """The words of a text as they are before they are stemmed, between spaces."""
         if "\0" not in text and _is_plain(text):
-            return _plain_words(text)
+            words = _plain_words(text)
+            if max(map(len, words.split()), default=0) <= MAX_WORD:
+                return words
         return " ".join(self.tokenizer.unstemmed(text)).encode()
 
-    def _learn(self, words: bytes) -> None:
-        """Find the codes of words that may give one of the tokens."""
+    def _codes_of(self, words: bytes, likely: Iterable[bytes]) -> bytes:
+        """The codes of words that need not be cut, marks among them; `likely`: those that may give a token."""
         known, codes = self._words, self._codes
-        fresh = [word for word in self._likely(words) if word not in known]
-        stems = self.tokenizer.stems([word.decode()[:MAX_WORD] for word in fresh])
+        fresh = [word for word in likely if word not in known]
+        stems = self.tokenizer.stems([word.decode() for word in fresh])
         known.update(zip(fresh, [codes.get(stem, _OTHER) for stem in stems], strict=True))
+        return bytes(map(known.get, words.split(), repeat(_OTHER)))
 
-    def _likely(self, words: bytes) -> Iterable[bytes]:
+    def _likely(self, words: bytes) -> set[bytes]:
         """Different words of some, among them all that give one of the tokens."""
         if b"" in self._prefixes:
             return set(words.split())

@@ -68,6 +68,22 @@ def test_deletes_never_shorten_a_page() -> None:
     assert len(hits) == 10 and min(hit.index for hit in hits) >= 150
 
 
+def test_vectors_that_allow_no_graph_are_scanned_for_good() -> None:
+    """One vector too short for single precision: every search answers as a scan does, and the index is not blamed."""
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(300, 8))
+    vectors[7] *= 1e-20
+    records = [record(id, "", vector.tolist(), float16=False) for id, vector in enumerate(vectors)]
+    view = PlainView(reader_of(records, 8, float16=False))
+    for _ in range(3):
+        request = SearchRequest(rng.normal(size=8).tolist(), "", 10)
+        pages = []
+        for request.executor in ("ann", "numpy"):
+            pages.append([(hit.index, hit.score) for hit in search(view, request)])  # type: ignore[arg-type]
+        assert pages[0] == pages[1] and len(pages[0]) == 10
+    assert view.base.epoch == 0
+
+
 def test_a_saved_graph_is_loaded_and_a_damaged_one_is_not(tmp_path: Path) -> None:
     """Same neighbours after loading; after any cut or flip, or for another checkpoint, nothing."""
     case = Case(1, 200, 0, 8)

@@ -33,6 +33,8 @@ def expected(name: str, texts: list[str], wanted: list[str]) -> tuple[list[int],
 @example(["plaYing The who"], "play")
 @example(["The WHO, the who", "nobody"], "The Who")
 @example(["x" * 200], "x" * 200)
+@example(["ß" * 70, "s" * 140], "ß" * 70)
+@example(["ß" * 64 + "x", "s" * 129], "ß" * 64)
 @example(["be being beings", "to be or not to be"], "beings")
 @example(["play\0plays played", "play"], "play")
 @example(["a\0b"], "b")
