@@ -95,9 +95,9 @@ class Overlay:
         """Apply decoded operations (ops.decode) in order."""
         from clawmem_core.storage import ops  # most searches have no log to read
 
-        records = self.records
+        records, record_op = self.records, ops.RECORD
         for op, flags, value in operations:
-            if op == ops.RECORD:
+            if op == record_op:
                 records[value.id] = value
                 if self.deleted or self.undeleted or self.activation:
                     self._uncover(value.id)

@@ -148,16 +148,17 @@ class PureExecutor:
                 near += self._near(vector, stored[at : at + BESIDE])
             error = SINGLE_ERROR * max(1.0, sqrt(self._dim / 384))
             if UNSAFE not in near:
-                places = [at for at in near_best(near, error) if near[at] >= least - error]
+                least -= error
+                places = [at for at in near_best(near, error) if near[at] >= least]
         if not places:
             return []
         return list(zip(self.compare(vector, b"".join([stored[at] for at in places])), places, strict=True))
 
     def _near(self, vector: Vector, stored: Sequence[bytes]) -> list[float]:
         """Cosines with half precision vectors from products in single precision; UNSAFE where these say nothing."""
-        rows = b"".join(stored)
+        rows, tiny = b"".join(stored), LEAST_NORM**2
         pairs = zip(vector.products(rows, len(stored)), simd.half_lengths(rows, self._dim), strict=True)
-        return [product / sqrt(square) if square > LEAST_NORM**2 else UNSAFE for product, square in pairs]
+        return [product / sqrt(square) if square > tiny else UNSAFE for product, square in pairs]
 
     # ------------------------------------------------------------ words
 

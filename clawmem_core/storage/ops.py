@@ -176,7 +176,7 @@ def _record(data: bytes, at: int, size: int, flags: int) -> Record:
     else:
         found.tags, found.key = data[session_id:tags].decode(), data[tags:key].decode()
         found.source_id = data[key:source_id].decode()
-    found.scope, found.deleted = data[source_id:scope], bool(flags & FLAG_DELETED)
+    found.scope, found.deleted = data[source_id:scope], flags & FLAG_DELETED != 0
     return found
 
 
