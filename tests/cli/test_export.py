@@ -73,7 +73,8 @@ def test_options_leave_out_vectors_and_deleted_records(store: Callable[..., Answ
 
 def test_a_reader_that_stops_ends_it_quietly(store: Callable[..., Answer], tmp_path: Path) -> None:
     """export | head -1: exit 141, nothing on stderr."""
-    store("save", "--ndjson", stdin='{"chunk":"some filler text"}\n' * 5000)
+    text = "more than a pipe holds, even one that was widened; " * 10
+    store("save", "--ndjson", stdin=f'{{"chunk":"{text}"}}\n' * 5000)
     reader, writer = os.pipe()
     child = subprocess.Popen(
         [sys.executable, "-c", START, "-p", tmp_path / "m.h5", "export"],
