@@ -178,19 +178,20 @@ def tag_test(wanted: Collection[str]) -> Callable[[str], bool]:
 def _tests(request: SearchRequest) -> Iterable[Callable[[Record], bool]]:
     """The same conditions, one for each option that is set, for one record."""
     allowed, scope = request.allowed, request.scope or b""
+    sources, sessions, excluded = map(frozenset, (request.sources, request.sessions, request.exclude_sessions))
     if allowed is not None:
         yield lambda record: record.id in allowed
     if request.scope is not None or (allowed is None and not request.all_scopes):
         yield lambda record: record.scope == scope
-    if request.sources:
-        yield lambda record: record.source_channel in request.sources
+    if sources:
+        yield lambda record: record.source_channel in sources
     if request.tags:
         tagged = tag_test(request.tags)
         yield lambda record: tagged(record.tags)
-    if request.sessions:
-        yield lambda record: record.session_id in request.sessions
-    if request.exclude_sessions:
-        yield lambda record: record.session_id not in request.exclude_sessions
+    if sessions:
+        yield lambda record: record.session_id in sessions
+    if excluded:
+        yield lambda record: record.session_id not in excluded
     if request.since is not None or request.until is not None:
         low = float("-inf") if request.since is None else request.since
         high = float("inf") if request.until is None else request.until

@@ -48,6 +48,17 @@ def test_pages_with_a_log_equal_the_oracle(executor: str, seed: int) -> None:
         case.check(request)
 
 
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("seed", range(4))
+def test_pages_with_a_long_log_equal_the_oracle(executor: str, seed: int) -> None:
+    """More records beside the index than a pool holds: those left out early could not have reached it."""
+    case = Case(seed, (0, 70, 150, 400)[seed], 500, 8)
+    for _ in range(10):
+        request = case.request()
+        request.executor = executor
+        case.check(request)
+
+
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that large stores use, in small ones: several segments, head tables, scans instead of gathering."""

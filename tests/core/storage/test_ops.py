@@ -93,6 +93,19 @@ def test_cut_anywhere_is_refused() -> None:
                 list(ops.decode(payload[:cut]))
 
 
+def test_lengths_that_do_not_fill_a_record_are_refused() -> None:
+    """Each of the eight lengths one too small or too large: no part begins in another's bytes."""
+    entry = Record(0, "text", 1.0, "channel", "session", "tags")
+    entry.vector, entry.key, entry.source_id, entry.scope = b"v" * 8, "key", "source", b"s" * 32
+    payload = ops.record(entry) + ops.record(entry)
+    for at in range(8 + 20, 8 + 20 + 8 * 4, 4):
+        for step in (-1, 1):
+            changed = bytearray(payload)
+            changed[at : at + 4] = (int.from_bytes(payload[at : at + 4], "little") + step).to_bytes(4, "little")
+            with pytest.raises(ops.BadPayload, match="add up"):
+                list(ops.decode(bytes(changed)))
+
+
 @given(st.integers(0, len(everything()) - 1), st.integers(1, 255))
 def test_any_flip_is_harmless(at: int, bits: int) -> None:
     """Whatever a byte becomes, decoding gives operations or BadPayload, nothing else."""
